@@ -1,0 +1,21 @@
+/* witness: what the topics say about how far fences and journal numbers have come. A database that was restored or
+ * failed over can be behind its own past; the records that it published then cannot (architecture.md, section 3).
+ *
+ * Read on every (re)connection, before the journal is believed. Reads the tail of every output partition, and in lease.state also
+ * the marks (~mark/<topic>/<partition>), which compaction keeps. */
+#ifndef LEASE_WITNESS_H
+#define LEASE_WITNESS_H
+
+#include "common/error.h"
+#include "common/kafka_config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The highest journal number and fence seen; 0 where nothing stands. *ret_empty: no output partition has ever had a record
+ * (their first offsets and ends are 0). False with kind RETRY (brokers away, timeout_ms passed) or FATAL (a topic is
+ * missing, code witness_topic_missing; not authorized). */
+bool witness_read(const struct kafka_settings *kafka, const char *topic_prefix, const char *group, int timeout_ms,
+                  int64_t *ret_number, int64_t *ret_fence, bool *ret_empty, struct error *error) MUST_USE;
+
+#endif
