@@ -1,0 +1,193 @@
+"""The system that `dev` runs things on: one PostgreSQL server and one Kafka broker, throwaway or given.
+
+    system.py run [options] -- COMMAND ...   runs a command with LEASE_TEST_BROKERS, LEASE_TEST_DATABASE, LEASE_TEST_BIN set
+
+Whatever was started is stopped when the command ends, when we are told to stop, and (by the kernel) when we die.
+The process adopts every orphan below it, so that nothing which a test leaves behind survives.
+"""
+import argparse
+import contextlib
+import ctypes
+import fcntl
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+from kafka import GivenKafka, Kafka
+from postgres import GivenPostgres, Postgres
+from processes import end_descendants
+
+PR_SET_CHILD_SUBREAPER = 36
+FOLDER_PREFIX = "leasehold-"
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def tell(text):
+    print(text, flush=True)
+
+
+def adopt_orphans():
+    """Orphans below us become our children, so that end_descendants() finds them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def stop_on_signals():
+    """A signal to stop unwinds the stack, so that every `with` stops what it started."""
+    def stop(number, _frame):
+        for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(other, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+def _is_locked(folder):
+    try:
+        with open(os.path.join(folder, "lock"), "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return True      # not ours to judge
+    return False
+
+
+@contextlib.contextmanager
+def temporary_folder():
+    """A folder that goes at the end. Those of processes that died without a chance to tidy up go at the start."""
+    parent = tempfile.gettempdir()
+    if len(parent) > 60:
+        parent = "/tmp"      # the path of PostgreSQL's socket has a limit
+    for old in glob.glob(f"{parent}/{FOLDER_PREFIX}*"):
+        if os.stat(old).st_uid == os.geteuid() and not _is_locked(old):
+            shutil.rmtree(old, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent)
+    os.chmod(folder, 0o711)
+    with open(os.path.join(folder, "lock"), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class System:
+    """Holds the server and the broker. Entering starts them (in parallel, the broker takes seconds), leaving stops them."""
+
+    def __init__(self, folder, brokers=None, database=None, quick=True, parts=("database", "broker")):
+        self.folder = folder
+        self.postgres = self.kafka = None
+        if "database" in parts:
+            self.postgres = GivenPostgres(database) if database else Postgres(f"{folder}/postgres")
+        if "broker" in parts:
+            self.kafka = GivenKafka(brokers) if brokers else Kafka(f"{folder}/kafka", quick=quick, tell=tell)
+
+    def __enter__(self):
+        try:
+            for part in (self.postgres, self.kafka):
+                if part:
+                    part.start()
+        except BaseException:
+            self.keep_logs()
+            self.stop()
+            raise
+        self.introduce()
+        return self
+
+    def introduce(self):
+        """Says which server and which broker are in use, so that nobody mistakes one for another."""
+        if self.postgres:
+            kind = "throwaway" if self.postgres.is_throwaway else "given"
+            tell(f"PostgreSQL {self.postgres.version()}, {kind}, at {self.postgres.where()}"
+                 f" (fsync {self.postgres.query('SHOW fsync')[0][0]})")
+        if self.kafka:
+            kind = "throwaway" if self.kafka.is_throwaway else "given"
+            tell(f"{self.kafka.version()}, {kind}, at {self.kafka.where()}")
+
+    def __exit__(self, kind, _value, _trace):
+        self.stop()
+
+    def stop(self):
+        for part in (self.kafka, self.postgres):
+            if part:
+                part.stop()
+
+    def environment(self, build):
+        environment = {"LEASE_TEST_BIN": os.path.abspath(build), "PYTHONDONTWRITEBYTECODE": "1"}
+        if self.postgres:
+            environment["LEASE_TEST_DATABASE"] = self.postgres.conninfo()
+        if self.kafka:
+            environment["LEASE_TEST_BROKERS"] = self.kafka.brokers
+        return environment
+
+    def keep_logs(self):
+        """Copies the logs out of the folder that is about to go."""
+        target = os.path.join(ROOT, "build", "logs")
+        for log in glob.glob(f"{self.folder}/*/*.log"):
+            os.makedirs(target, exist_ok=True)
+            shutil.copyfile(log, os.path.join(target, os.path.basename(log)))
+        if os.path.isdir(target):
+            tell(f"logs are kept in {os.path.relpath(target, ROOT)}/")
+
+
+def run_command(command, environment):
+    """Runs the command in the foreground and returns its exit code."""
+    process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *command], env=dict(os.environ, **environment))
+    try:
+        return process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def run_on_system(options):
+    with temporary_folder() as folder:
+        with System(folder, options.broker, options.database, not options.bench, options.parts) as system:
+            code = run_command(options.command, system.environment(options.build))
+            if code != 0:
+                system.keep_logs()
+            return code
+
+
+def parse(words):
+    parser = argparse.ArgumentParser(prog="system.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--broker", help="use this broker")
+    parser.add_argument("--database", help="use this server (conninfo of a superuser)")
+    parser.add_argument("--build", default="build", help="the folder with the binaries")
+    parser.add_argument("--bench", action="store_true", help="the broker runs as it would in earnest")
+    parser.add_argument("--parts", default="database,broker", type=lambda text: [part for part in text.split(",") if part])
+    commands = parser.add_subparsers(dest="action", required=True)
+    run = commands.add_parser("run")
+    run.add_argument("command", nargs="+")
+    run.set_defaults(handler=run_on_system)
+    return parser.parse_args(words)
+
+
+def main(words):
+    options = parse(words)
+    stop_on_signals()
+    adopt_orphans()
+    code = 70
+    try:
+        code = options.handler(options)
+    except RuntimeError as error:
+        tell(f"dev: {error}")
+    finally:
+        for left in end_descendants():
+            tell(f"dev: was still running, ended: {left}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

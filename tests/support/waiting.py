@@ -1,0 +1,28 @@
+"""Waiting for a condition, with a limit. The one place in the tests where time passes."""
+import threading
+import time
+
+
+class NotYet(AssertionError):
+    """The condition did not come true within its limit."""
+
+
+def eventually(condition, limit=10.0, what="the condition", every=0.02):
+    """Calls condition() until it returns something true, and returns that.
+
+    An AssertionError inside the condition means 'not yet'; after `limit` seconds the last one is told.
+    """
+    deadline = time.monotonic() + limit
+    pause = threading.Event()
+    last = None
+    while True:
+        try:
+            value = condition()
+            if value:
+                return value
+            last = None
+        except AssertionError as error:
+            last = error
+        if time.monotonic() >= deadline:
+            raise NotYet(f"{what} did not come true within {limit} s" + (f": {last}" if last else "")) from last
+        pause.wait(every)
