@@ -1,0 +1,98 @@
+/* The table of topics; see topics.h.
+ *
+ * Inputs take 262144 bytes of value (event.h) and 8 KB for key, headers and the batch's own bytes. A dead letter keeps
+ * the record byte for byte and adds headers of ours, so its topic takes 64 KB more than the inputs do. Outputs of
+ * ours stay far below: a payload is at most 64 KB. */
+#include "common/topics.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const struct topic topics[TOPIC_COUNT] = {
+    [TOPIC_SETTLEMENT_EVENTS] = {
+        .name = "settlement.events",
+        .is_input = true,
+        .partitions = 12,
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "270336"}},
+        .key = "subject (the lease)",
+        .contents = "commands of settlement runs: start, cover, begin, renew, advance, finish, fail, release",
+        .is_secret = true,
+    },
+    [TOPIC_CLEANUP_EVENTS] = {
+        .name = "cleanup.events",
+        .is_input = true,
+        .partitions = 12,
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "270336"}},
+        .key = "subject (the lease; of a claim: the worker)",
+        .contents = "commands of cleanup items: request, claim, renew, finish, fail, release",
+        .is_secret = true,
+    },
+    [TOPIC_RENEWALS] = {
+        .name = "lease.renewals",
+        .is_input = true,
+        .partitions = 12,
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "270336"}},
+        .key = "subject (the lease)",
+        .contents = "renewals of any kind, apart from the rest so that no backlog kills a live run",
+        .is_secret = true,
+    },
+    [TOPIC_RESULTS] = {
+        .name = "lease.results",
+        .partitions = 12,
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048576"}},
+        .key = "subject (the lease; of a claim's answer: the worker)",
+        .contents = "one answer per command, and what happened to a lease since (granted out of the line, lapsed, dead)",
+    },
+    [TOPIC_GRANTS] = {
+        .name = "lease.grants",
+        .partitions = 12,
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "86400000"}, {"max.message.bytes", "1048576"}},
+        .key = "holder",
+        .contents = "every grant with its token, for its holder only",
+        .is_secret = true,
+    },
+    [TOPIC_STATE] = {
+        .name = "lease.state",
+        .partitions = 12,
+        .configs = {{"cleanup.policy", "compact"}, {"min.compaction.lag.ms", "60000"}, {"max.message.bytes", "1048576"}},
+        .key = "<kind>/<lease>; ~mark/<topic>/<partition> for the relay's marks",
+        .contents = "what holds now: state, fence, fence floor and holder per lease, and the witness of the journal",
+    },
+    [TOPIC_DEAD_LETTERS] = {
+        .name = "lease.dead-letters",
+        .partitions = 3,
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "2592000000"}, {"max.message.bytes", "335872"}},
+        .key = "the original's key",
+        .contents = "what cannot be identified, byte for byte, with the reason in lease_dlq_* headers",
+        .is_secret = true,
+    },
+};
+
+const struct topic *topic_get(enum topic_id id) {
+    assert((unsigned)id < TOPIC_COUNT);
+    return &topics[id];
+}
+
+const char *topic_config_get(const struct topic *topic, const char *name) {
+    for (size_t i = 0; i < TOPIC_CONFIGS_MAX && topic->configs[i].name != NULL; i++)
+        if (strcmp(topic->configs[i].name, name) == 0)
+            return topic->configs[i].value;
+    return NULL;
+}
+
+bool topic_find(const char *prefix, const char *full_name, enum topic_id *ret_id) {
+    size_t prefix_size = strlen(prefix);
+    if (strncmp(full_name, prefix, prefix_size) != 0)
+        return false;
+    for (unsigned id = 0; id < TOPIC_COUNT; id++)
+        if (strcmp(full_name + prefix_size, topics[id].name) == 0) {
+            *ret_id = (enum topic_id)id;
+            return true;
+        }
+    return false;
+}
+
+void topic_full_name(struct buf *buf, const char *prefix, enum topic_id id) {
+    buf_append_text(buf, prefix);
+    buf_append_text(buf, topic_get(id)->name);
+}
