@@ -5,11 +5,12 @@ import glob
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from processes import Child, find_program, free_port, run
 from waiting import eventually
@@ -101,6 +102,7 @@ class GivenKafka:
 
     def __init__(self, brokers):
         self.brokers = brokers
+        self._session_timeout_min_ms = None
 
     def start(self):
         return self
@@ -117,8 +119,18 @@ class GivenKafka:
 
     def delete_topics(self, names):
         if names:
-            for future in self.admin().delete_topics(sorted(names), operation_timeout=10).values():
+            admin = self.admin()      # its futures end with it
+            for future in admin.delete_topics(sorted(names), operation_timeout=10).values():
                 future.result()
+
+    def session_timeout_min_ms(self):
+        """The shortest group session that the broker admits."""
+        if self._session_timeout_min_ms is None:
+            admin = self.admin()
+            broker = ConfigResource("broker", str(next(iter(admin.list_topics(timeout=10).brokers))))
+            settings = next(iter(admin.describe_configs([broker]).values())).result(10)
+            self._session_timeout_min_ms = int(settings["group.min.session.timeout.ms"].value)
+        return self._session_timeout_min_ms
 
     def where(self):
         return self.brokers
@@ -195,3 +207,8 @@ class Kafka(GivenKafka):
 
     def stop_orderly(self):
         self.child.stop(60)
+
+
+if __name__ == "__main__":
+    # For scripts that need the jars themselves: fetches them if need be and prints where they are.
+    print(jars(lambda text: print(text, file=sys.stderr)))

@@ -1,0 +1,166 @@
+# ctest: LABEL unit TIMEOUT 60
+"""The checker of the books finds each fault that is planted in a history that balanced before."""
+import datetime
+import json
+
+import pytest
+
+import books
+from topics import Record
+
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+TOKEN_A = "a1" * 32
+TOKEN_B = "b2" * 32
+CLAIM_A = "11111111-1111-4111-8111-111111111111"
+CLAIM_B = "22222222-2222-4222-8222-222222222222"
+RESULT_PARTITION = 3
+
+
+def at(seconds):
+    return START + datetime.timedelta(seconds=seconds)
+
+
+class Story:
+    """Writes a history message by message: run-1 is granted to a, renewed, lapses, granted to b, which finishes."""
+
+    def __init__(self):
+        self.history = books.History()
+        self.offset = 0
+
+    def message(self, command, data, token=None, **answer):
+        """One message and the journal row that answers it."""
+        data = dict(data, **({"token": token} if token else {}))
+        raw = json.dumps({"specversion": "1.0", "id": f"id-{self.offset}", "source": "/tests", "subject": "run-1",
+                          "type": f"settlement.{command}", "data": data}).encode()
+        record = Record("settlement.events", 0, self.offset, b"run-1", raw, [])
+        self.history.inputs["settlement.events", 0, self.offset] = books.Input(record)
+        self.offset += 1
+        self.history.consumed = {("settlement.events", 0): self.offset}
+        self.history.samples.append(dict(self.history.consumed))
+        self.row(command=command, origin_topic="settlement.events", origin_partition=0, origin_offset=self.offset - 1,
+                 token=token, **answer)
+
+    def row(self, event, at_seconds, token=None, **members):
+        """One journal row and its records."""
+        row = dict.fromkeys(("command", "origin_topic", "origin_partition", "origin_offset", "holder", "claim_id", "fence",
+                             "since", "lease_until", "state", "previous_number"))
+        row.update(kind="settlement", subject="run-1", number=len(self.history.journal) + 1, at=at(at_seconds), event=event,
+                   changes_lease=False, is_grant=False)
+        row.update(members)
+        self.history.journal.append(row)
+        self.publish("lease.results", b"run-1", row, {"lease": "run-1", "fence": row["fence"]})
+        if row["is_grant"]:
+            self.publish("lease.grants", row["holder"].encode(), row, {"claim_id": row["claim_id"], "token": token})
+        if row["changes_lease"]:
+            self.publish("lease.state", b"settlement/run-1", row, {})
+
+    def publish(self, topic, key, row, value):
+        value = dict(value, number=row["number"])
+        if topic == "lease.results" and row["origin_topic"]:
+            value["origin"] = {"topic": row["origin_topic"], "partition": row["origin_partition"],
+                               "offset": row["origin_offset"]}
+        value = {name: member for name, member in value.items() if member is not None}
+        records = self.history.outputs.setdefault(topic, [])
+        records.append(Record(topic, RESULT_PARTITION, len(records), key, json.dumps(value).encode(),
+                              [("lease_number", str(row["number"]).encode()), ("lease_epoch", b"1")]))
+
+
+@pytest.fixture
+def story():
+    told = Story()
+    a = {"holder": "a", "fence": 7, "claim_id": CLAIM_A}
+    b = {"holder": "b", "fence": 9, "claim_id": CLAIM_B}
+    # The grant needs its token on lease.grants, the start carries none: row() gets it on the side.
+    told.message("start", {"holder": "a", "resources": ["track/1"]}, event="granted", at_seconds=0, is_grant=True,
+                 changes_lease=True, state="held", since=at(0), lease_until=at(2), **a)
+    told.history.outputs["lease.grants"][-1].value["token"] = TOKEN_A
+    told.message("renew", a, TOKEN_A, event="renewed", at_seconds=1, state="held", lease_until=at(3), **a)
+    told.row(event="lapsed", at_seconds=3.01, state="free", changes_lease=True, min_fence=8, **a)
+    told.message("start", {"holder": "b", "resources": ["track/1"]}, event="granted", at_seconds=4, is_grant=True,
+                 changes_lease=True, state="held", since=at(4), lease_until=at(6), **b)
+    told.history.outputs["lease.grants"][-1].value["token"] = TOKEN_B
+    told.message("finish", a, TOKEN_A, event="stale", at_seconds=4.5)
+    told.message("finish", b, TOKEN_B, event="finished", at_seconds=5, state="finished", changes_lease=True, **b)
+    told.message("start", {"holder": "c"}, event="final", at_seconds=6)
+    return told
+
+
+def row(story, number):
+    return story.history.journal[number - 1]
+
+
+def grant_again(story):
+    story.message("start", {"holder": "c"}, event="granted", at_seconds=9, is_grant=True, changes_lease=True, holder="c",
+                  fence=12, claim_id="3" * 36, state="held", since=at(9), lease_until=at(11))
+    story.history.outputs["lease.grants"][-1].value["token"] = "c3" * 32
+
+
+def hide_result(story, number):
+    records = story.history.outputs["lease.results"]
+    records[:] = [record for record in records if record.number != number]
+
+
+def disorder_results(story):
+    records = story.history.outputs["lease.results"]
+    records[1], records[2] = records[2], records[1]
+
+
+def leak_token(story):
+    story.history.texts["a log"] = f'level=info event="granted" token={TOKEN_B}'
+
+
+# What is done to the history, the check that must find it, the invariant it names.
+FAULTS = [
+    ("a later grant has a lower fence", lambda s: row(s, 4).update(fence=5), "check_fences", "I1"),
+    ("two grants share a fence", lambda s: row(s, 4).update(fence=7), "check_fences", "I1"),
+    ("two grants share a claim id", lambda s: row(s, 4).update(claim_id=CLAIM_A), "check_fences", "I1"),
+    ("granted while the other was live", lambda s: row(s, 4).update(at=at(2.9)), "check_one_holder", "I2"),
+    ("a lapsed lease is renewed", lambda s: row(s, 2).update(at=at(2.5)), "check_one_holder", "I2"),
+    ("finished with another token", lambda s: s.history.inputs["settlement.events", 0, 4].data.update(token=TOKEN_A),
+     "check_only_holder_changes", "I3"),
+    ("finished with an old fence", lambda s: s.history.inputs["settlement.events", 0, 4].data.update(fence=7),
+     "check_only_holder_changes", "I3"),
+    ("a message has no answer", lambda s: row(s, 5).update(origin_offset=99), "check_every_message_answered", "I4"),
+    ("a message has two answers", lambda s: row(s, 5).update(origin_offset=4), "check_every_message_answered", "I4"),
+    ("consumed beyond the last answer", lambda s: s.history.inputs.update(
+        {("settlement.events", 0, 6): s.history.inputs["settlement.events", 0, 5]})
+     or s.history.consumed.update({("settlement.events", 0): 7}), "check_every_message_answered", "I4"),
+    ("a result is missing", lambda s: hide_result(s, 5), "check_published_once", "I4"),
+    ("a result tells another fence", lambda s: s.history.outputs["lease.results"][3].value.update(fence=8),
+     "check_answers_agree", "I4"),
+    ("the journal has a gap", lambda s: s.history.journal.pop(2), "check_numbers", "I4"),
+    ("results stand in the wrong order", disorder_results, "check_numbers", "I4"),
+    ("answers of a subject are out of order", lambda s: (row(s, 4).update(origin_offset=3), row(s, 5).update(origin_offset=2)),
+     "check_order_of_subjects", "I5"),
+    ("an offset went back", lambda s: s.history.samples.append({("settlement.events", 0): 2}), "check_offsets", "I6"),
+    ("work without expiry was granted", lambda s: s.history.unfenced.add(("settlement", "run-1")), "check_unfenced", "I8"),
+    ("a final state was left", grant_again, "check_final", "I10"),
+    ("a token is in a log", leak_token, "check_tokens", "I11"),
+    ("a token is in a result", lambda s: s.history.outputs["lease.results"].append(
+        Record("lease.results", 0, 0, b"run-1", json.dumps({"token": TOKEN_A}).encode(), [("lease_mark", b"1")])),
+     "check_tokens", "I11"),
+]
+
+
+def test_books__a_sound_history_balances(story):
+    assert books.check(story.history) == []
+    assert books.balance(story.history)["answers"] == 6
+
+
+def test_books__a_repeat_after_a_crash_is_dropped(story):
+    records = story.history.outputs["lease.results"]
+    records.append(records[2])
+    assert books.check(story.history) == []
+
+
+@pytest.mark.parametrize("what, plant, finder, invariant", FAULTS, ids=[fault[0] for fault in FAULTS])
+def test_books__planted_fault_is_found(story, what, plant, finder, invariant):
+    plant(story)
+    found = books.check(story.history)
+    assert any(finder in line and line.startswith(invariant) for line in found), f"{what}: found only {found}"
+    with pytest.raises(AssertionError, match="do not balance"):
+        books.balance(story.history)
+
+
+def test_books__every_check_has_a_planted_fault():
+    assert {fault[2] for fault in FAULTS} == {check.__name__ for check in books.CHECKS}
