@@ -1,0 +1,712 @@
+SET LOCAL ROLE lease_owner;
+
+-- The number of a lease's condition, as in lease.condition; expiry apart, which needs the clock.
+CREATE OR REPLACE FUNCTION lease.condition_no(p_state text, p_lease_until timestamptz, p_covering text) RETURNS int
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE p_state
+    WHEN 'held' THEN CASE WHEN p_lease_until IS NULL THEN 5 WHEN p_covering IS NOT NULL THEN 3 ELSE 4 END
+    WHEN 'free' THEN 1 WHEN 'ready' THEN 2 WHEN 'finished' THEN 6 WHEN 'failed' THEN 7 WHEN 'dead' THEN 8 ELSE 0 END
+$$;
+
+-- lease.apply: the one place where leases change.
+--
+-- Purpose: decides a batch of commands, strictly in array order, each seeing what the earlier ones did; writes every lease
+-- once; serves open demand; appends every answer and event to the journal. Arrays in, one row per command out, in order;
+-- then a row with ord 0 for each grant out of open demand.
+-- Never raises for what a command contains: the answer is its outcome.
+--
+-- Outcomes, in precedence: see lease.outcome; which command meets which in which condition: see lease.transition.
+--
+-- Locks, in this order: shared advisory lock against a switch of the deduplication slot; leases named by the batch, by key;
+-- leases found through stamps (SKIP LOCKED; locked means busy); then the clock; resource rows (lock_timeout 1 ms, busy); demand
+-- rows by key; the journal's advisory lock, held to the commit; demand and ready items (SKIP LOCKED).
+--
+-- Errors: LE001 another server than the one whose fences these are. LE003 the clock went back. 40001 another lane got in
+-- between (a lease or a message id that both insert): run the whole transaction again. LE007 an invariant is broken: stop.
+--
+-- p_at moves time in tests; everybody else leaves it out. The command 'lapse' is lease.reap's: it names a lease to look at.
+CREATE OR REPLACE FUNCTION lease.apply(
+  p_origin_topic text[], p_origin_partition int[], p_origin_offset bigint[],
+  p_kind text[], p_command text[], p_subject text[], p_source text[], p_message_id text[], p_digest bytea[], p_traceparent text[],
+  p_holder text[], p_fence bigint[], p_claim_id uuid[], p_token_fits boolean[], p_ttl_ms bigint[],
+  p_amount bigint[], p_refresh bigint[], p_wait_ms bigint[], p_word text[], p_flag boolean[],
+  p_resource_upto int[], p_resource text[], p_table_upto int[], p_table text[], p_payload text[],
+  p_verdict text[], p_reason text[], p_field text[], p_raw_key bytea[], p_raw_value bytea[], p_raw_headers bytea[],
+  p_at timestamptz DEFAULT NULL)
+RETURNS TABLE (ord int, outcome text, number bigint, fence bigint, claim_id uuid, lease_until timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  -- Conditions and commands by number, as in lease.condition and lease.command.
+  in_absent constant int := 0;  in_free constant int := 1;  in_ready constant int := 2;  in_covering constant int := 3;  in_held constant int := 4;
+  in_unfenced constant int := 5;  in_finished constant int := 6;  in_failed constant int := 7;  in_dead constant int := 8;
+  states constant text[] := ARRAY['absent', 'free', 'ready', 'held', 'held', 'held', 'finished', 'failed', 'dead'];
+  -- Grants in one transaction: what is left over is matched by the next one, or by the reaper.
+  grants_max constant int := 1000;
+  due_max constant int := 200;
+
+  n int := coalesce(cardinality(p_kind), 0);
+  v_patience text := current_setting('lock_timeout');
+  v_at timestamptz;
+  rules text[];
+
+  -- Kinds, by index.
+  k_kind text[]; k_pool int[]; k_ttl bigint[]; k_attempts int[]; k_backoff bigint[]; k_backoff_max bigint[];
+  steps text[];
+
+  -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
+  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[];
+  d_digest bytea[]; d_outcome text[]; d_fence bigint[]; d_claim uuid[];
+  has_claims boolean; has_resources boolean; has_duplicates boolean := false;
+
+  -- Slots: the leases in hand, changed here and written once.
+  slots int := 0;
+  s_kind text[]; s_lease text[]; s_k int[]; s_known boolean[]; s_dirty boolean[];
+  s_cond int[]; s_holder text[]; s_claim uuid[]; s_fence bigint[]; s_since timestamptz[]; s_until timestamptz[];
+  s_ttl bigint[]; s_attempt int[]; s_step text[]; s_covering text[]; s_covered bigint[]; s_overtaken boolean[];
+  s_event int[];
+  s_ready timestamptz[]; s_check timestamptz[]; s_ended timestamptz[]; s_payload text[];
+
+  -- Events, in journal order: answers and lapses; then grants out of demand (m_); then the answers to claims (q_).
+  ne int := 0;
+  e_cmd int[]; e_slot int[]; e_event text[]; e_holder text[]; e_claim uuid[]; e_fence bigint[]; e_since timestamptz[];
+  e_until timestamptz[]; e_floor bigint[]; e_state text[]; e_attempt int[]; e_step text[]; e_amount bigint[];
+  e_reason text[]; e_field text[]; e_blocker jsonb[]; e_changes boolean[]; e_grant boolean[]; e_payload text[];
+  nm int := 0;
+  m_kind text[]; m_lease text[]; m_holder text[]; m_claim uuid[]; m_fence bigint[]; m_since timestamptz[]; m_until timestamptz[];
+  m_attempt int[]; m_step text[]; m_refresh bigint[]; m_source text[]; m_message text[]; m_trace text[]; m_payload text[];
+  nq int := 0;
+  q_cmd int[]; q_outcome text[]; q_count bigint[];
+
+  -- Answers, by command.
+  o_outcome text[]; o_event int[]; o_fence bigint[]; o_claim uuid[]; o_until timestamptz[];
+
+  i int; s int; t int; k int; cond int; cmd int; fits boolean; lo int; hi int;
+  f bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
+  targets text[]; asked int; stamped int; inserted int; mine int;
+  v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
+  v_changes boolean; v_grant boolean; v_event text; v_step text; v_payload text; v_cut timestamptz;
+  r record; g record; room int; taken int; d_count bigint;
+  v_base bigint; v_last_at timestamptz; v_upto bigint; v_earliest timestamptz; v_expected int; v_done int;
+BEGIN
+  PERFORM lease.assert_server();
+  PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
+
+  SELECT outcomes INTO STRICT rules FROM lease.decision;
+  SELECT array_agg(kind ORDER BY kind), array_agg((mode = 'pool')::int ORDER BY kind), array_agg(ttl_ms ORDER BY kind),
+         array_agg(attempts_max ORDER BY kind), array_agg(backoff_base_ms ORDER BY kind), array_agg(backoff_max_ms ORDER BY kind)
+    INTO k_kind, k_pool, k_ttl, k_attempts, k_backoff, k_backoff_max
+    FROM lease.kind;
+
+  -- What each command is about. A slot is a lease; slots are numbered in key order, which is the order of locking.
+  SELECT array_agg(c.reason ORDER BY c.ord), array_agg(c.field ORDER BY c.ord), array_agg(c.k ORDER BY c.ord),
+         array_agg(c.cmd ORDER BY c.ord), array_agg(c.key ORDER BY c.ord),
+         array_agg(CASE WHEN c.is_named THEN c.slot END ORDER BY c.ord),
+         array_agg(CASE WHEN c.is_judged THEN c.first END ORDER BY c.ord),
+         coalesce(bool_or(c.is_judged AND c.cmd = 9), false),
+         coalesce(max(CASE WHEN c.is_named THEN c.slot END), 0)
+    INTO c_reason, c_field, c_kind, c_cmd, c_key, c_slot, c_first, has_claims, slots
+    FROM (SELECT b.*, dense_rank() OVER (ORDER BY b.is_named DESC, b.kind, b.subject)::int AS slot,
+                 min(b.ord) OVER (PARTITION BY b.is_judged, b.key) AS first
+          FROM (SELECT a.*, a.reason IS NULL AND a.cmd >= 0 AS is_judged, a.reason IS NULL AND a.cmd <> 9 AS is_named
+                FROM (SELECT c.ord::int, c.kind COLLATE "C" AS kind, c.subject COLLATE "C" AS subject,
+                             array_position(k_kind, c.kind) AS k,
+                             CASE WHEN c.command = 'lapse' THEN -1 ELSE cc.no::int END AS cmd,
+                             CASE WHEN c.command <> 'lapse' AND c.verdict IS DISTINCT FROM 'dead_letter' THEN
+                               encode(substr(sha256(convert_to(c.source || E'\x01' || c.message_id, 'UTF8')), 1, 16), 'hex')::uuid
+                             END AS key,
+                             CASE WHEN c.verdict IS NOT NULL THEN coalesce(c.reason, 'unspecified')
+                                  WHEN kk.kind IS NULL THEN 'unknown_kind'
+                                  WHEN c.command <> 'lapse' AND (CASE WHEN c.command = 'claim' THEN kk.mode <> 'pool'
+                                       ELSE cc.no IS NULL OR rules[((kk.mode = 'pool')::int * 256 + cc.no) * 2 + 1] IS NULL END) THEN 'wrong_kind'
+                                  WHEN c.ttl_ms > kk.ttl_max_ms THEN 'ttl_above_maximum'
+                             END AS reason,
+                             CASE WHEN c.verdict IS NOT NULL THEN c.field
+                                  WHEN c.ttl_ms > kk.ttl_max_ms THEN 'ttl_ms'
+                                  ELSE 'type' END AS field
+                      FROM unnest(p_kind, p_command, p_subject, p_source, p_message_id, p_ttl_ms, p_verdict, p_reason, p_field)
+                           WITH ORDINALITY AS c (kind, command, subject, source, message_id, ttl_ms, verdict, reason, field, ord)
+                      LEFT JOIN lease.kind kk ON kk.kind = c.kind
+                      LEFT JOIN lease.command cc ON cc.command = c.command) AS a) AS b) AS c;
+  has_resources := coalesce(cardinality(p_resource), 0) + coalesce(cardinality(p_table), 0) > 0;
+
+  -- Were any of them answered before? Every slot of the window is looked at.
+  FOR r IN SELECT k.ord, d.digest, oo.outcome, d.fence, d.claim_id
+             FROM unnest(c_key, c_first) WITH ORDINALITY AS k (key, first, ord)
+             JOIN lease.dedup d ON d.key = k.key
+             JOIN lease.outcome oo ON oo.precedence = d.outcome
+            WHERE k.first IS NOT NULL LOOP
+    has_duplicates := true;
+    d_digest[r.ord] := r.digest; d_outcome[r.ord] := r.outcome; d_fence[r.ord] := r.fence; d_claim[r.ord] := r.claim_id;
+  END LOOP;
+
+  -- Lock what the batch names, in key order.
+  IF slots > 0 THEN
+    SELECT array_agg(l.kind), array_agg(l.subject), array_agg(l.k), array_agg(l.known), array_agg(false),
+           array_agg(lease.condition_no(l.state, l.lease_until, l.covering)),
+           array_agg(l.holder), array_agg(l.claim_id), array_agg(l.fence), array_agg(l.since), array_agg(l.lease_until),
+           array_agg(l.ttl_ms), array_agg(coalesce(l.attempt, 0)), array_agg(l.step), array_agg(l.covering), array_agg(coalesce(l.covered, 0)),
+           array_agg(coalesce(l.overtaken, false)), array_agg(l.ready_at), array_agg(l.check_at), array_agg(l.ended_at), array_agg(l.payload)
+      INTO s_kind, s_lease, s_k, s_known, s_dirty, s_cond, s_holder, s_claim, s_fence, s_since, s_until,
+           s_ttl, s_attempt, s_step, s_covering, s_covered, s_overtaken, s_ready, s_check, s_ended, s_payload
+      FROM (WITH named AS MATERIALIZED (
+                 SELECT DISTINCT ON (c.slot) c.slot, p_kind[c.ord] COLLATE "C" AS kind, p_subject[c.ord] COLLATE "C" AS subject, c.k
+                   FROM unnest(c_slot, c_kind) WITH ORDINALITY AS c (slot, k, ord)
+                  WHERE c.slot IS NOT NULL ORDER BY c.slot),
+               locked AS MATERIALIZED (
+                 SELECT w.slot, l.state, l.holder, l.claim_id, l.fence, l.since, l.lease_until, l.ttl_ms, l.attempt, l.step, l.covering,
+                        l.covered, l.overtaken, l.ready_at, l.check_at, l.ended_at, l.payload::text AS payload
+                   FROM named w JOIN lease.lease l ON l.kind = w.kind AND l.lease = w.subject
+                  ORDER BY w.slot FOR NO KEY UPDATE OF l)
+            SELECT w.kind, w.subject, w.k, o.slot IS NOT NULL AS known, o.*
+              FROM named w LEFT JOIN locked o USING (slot) ORDER BY w.slot) AS l;
+  ELSE
+    s_kind := '{}'; s_lease := '{}'; s_fence := '{}';
+  END IF;
+
+  -- Leases found on the way: those behind the stamps of resources that the batch names, and expired items that a claim could get.
+  IF has_resources THEN
+    SELECT array_agg(DISTINCT x.fence) INTO stamps
+      FROM lease.resource x
+     WHERE x.fence IS NOT NULL
+       AND (x.resource = ANY (p_resource) OR x.resource = ANY (SELECT tt || '/*' FROM unnest(p_table) tt));
+  END IF;
+  IF stamps IS NOT NULL OR has_claims THEN
+    FOR r IN
+      SELECT l.*, l.payload::text AS payload_text
+        FROM (SELECT x.kind, x.lease FROM lease.lease x WHERE x.fence = ANY (stamps)
+              UNION
+              (SELECT x.kind, x.lease FROM lease.lease x WHERE has_claims AND x.check_at <= coalesce(p_at, clock_timestamp()) ORDER BY x.check_at LIMIT due_max)) AS u
+        JOIN lease.lease l ON l.kind = u.kind AND l.lease = u.lease
+       WHERE NOT EXISTS (SELECT 1 FROM unnest(s_kind, s_lease) o (kind, lease) WHERE o.kind = l.kind AND o.lease = l.lease)
+       ORDER BY l.kind, l.lease
+      FOR NO KEY UPDATE OF l SKIP LOCKED
+    LOOP
+      slots := slots + 1;
+      s_kind[slots] := r.kind; s_lease[slots] := r.lease; s_k[slots] := array_position(k_kind, r.kind); s_known[slots] := true; s_dirty[slots] := false;
+      s_cond[slots] := lease.condition_no(r.state, r.lease_until, r.covering);
+      s_holder[slots] := r.holder; s_claim[slots] := r.claim_id; s_fence[slots] := r.fence; s_since[slots] := r.since; s_until[slots] := r.lease_until;
+      s_ttl[slots] := r.ttl_ms; s_attempt[slots] := r.attempt; s_step[slots] := r.step; s_covering[slots] := r.covering; s_covered[slots] := r.covered;
+      s_overtaken[slots] := r.overtaken; s_ready[slots] := r.ready_at; s_check[slots] := r.check_at; s_ended[slots] := r.ended_at; s_payload[slots] := r.payload_text;
+    END LOOP;
+    IF stamps IS NOT NULL THEN
+      SELECT coalesce(array_agg(u.fence), '{}') INTO dead_stamps
+        FROM unnest(stamps) AS u (fence)
+       WHERE NOT EXISTS (SELECT 1 FROM lease.lease l WHERE l.fence = u.fence);
+    END IF;
+  END IF;
+
+  -- Only now the clock: no wait for a lock stands between it and the decisions.
+  v_at := coalesce(p_at, clock_timestamp());
+
+  IF slots > 0 THEN
+    s_event := array_fill(NULL::int, ARRAY[slots]);
+  END IF;
+  -- Turn over what has expired, whoever looks first; and set the next look at what was renewed.
+  FOR s IN 1 .. slots LOOP
+    cond := s_cond[s];
+    IF cond = in_held OR cond = in_covering THEN
+      IF s_until[s] > v_at THEN
+        IF s_check[s] <= v_at THEN
+          s_check[s] := s_until[s]; s_dirty[s] := true;
+        END IF;
+        CONTINUE;
+      END IF;
+      k := s_k[s];
+      v_event := 'lapsed';
+      IF k_pool[k] = 0 THEN
+        s_cond[s] := in_free; s_check[s] := NULL;
+      ELSIF s_attempt[s] >= k_attempts[k] THEN
+        v_event := 'dead'; s_cond[s] := in_dead; s_ended[s] := v_at; s_check[s] := NULL;
+      ELSE
+        s_cond[s] := in_ready;
+        s_ready[s] := s_until[s] + least(k_backoff_max[k], k_backoff[k] * (1::bigint << least(s_attempt[s] - 1, 30))) * interval '1 ms';
+        s_check[s] := CASE WHEN s_ready[s] > v_at THEN s_ready[s] END;
+      END IF;
+      s_dirty[s] := true;
+      ne := ne + 1;
+      e_cmd[ne] := NULL; e_slot[ne] := s; e_event[ne] := v_event; e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s];
+      e_since[ne] := s_since[s]; e_until[ne] := s_until[s]; e_floor[ne] := s_fence[s] + 1; e_state[ne] := states[s_cond[s] + 1];
+      e_attempt[ne] := s_attempt[s]; e_step[ne] := s_step[s]; e_amount[ne] := NULL; e_reason[ne] := NULL; e_field[ne] := NULL;
+      e_blocker[ne] := NULL; e_changes[ne] := true; e_grant[ne] := false; e_payload[ne] := NULL;
+      s_event[s] := ne;
+    ELSIF cond = in_ready AND s_check[s] <= v_at THEN
+      s_check[s] := NULL; s_dirty[s] := true;
+    END IF;
+  END LOOP;
+
+  IF EXISTS (SELECT 1 FROM unnest(p_command) u WHERE u = 'advance') THEN
+    SELECT array_agg(kind || '/' || coalesce(after, '') || '>' || step) INTO steps FROM lease.step;
+  END IF;
+
+  IF n > 0 THEN
+    o_outcome := array_fill(NULL::text, ARRAY[n]); o_event := array_fill(NULL::int, ARRAY[n]); o_fence := array_fill(NULL::bigint, ARRAY[n]);
+    o_claim := array_fill(NULL::uuid, ARRAY[n]); o_until := array_fill(NULL::timestamptz, ARRAY[n]);
+  END IF;
+  FOR i IN 1 .. n LOOP
+    cmd := c_cmd[i];
+    s := c_slot[i];
+    IF cmd = -1 THEN
+      o_event[i] := s_event[s]; o_outcome[i] := e_event[o_event[i]];
+      CONTINUE;
+    END IF;
+    v_reason := c_reason[i]; v_field := NULL; v_amount := NULL; v_blocking := NULL; v_resource := NULL; v_blocker := NULL;
+    v_changes := false; v_grant := false; v_payload := NULL;
+
+    IF p_verdict[i] = 'dead_letter' THEN
+      v_outcome := 'dead_letter'; v_field := c_field[i];
+    ELSIF v_reason IS NOT NULL THEN
+      v_outcome := 'malformed'; v_field := c_field[i];
+    ELSIF has_duplicates AND d_outcome[i] IS NOT NULL THEN
+      v_outcome := CASE WHEN d_digest[i] = p_digest[i] THEN 'duplicate' ELSE 'malformed' END;
+    ELSIF c_first[i] < i THEN
+      v_outcome := CASE WHEN p_digest[c_first[i]] = p_digest[i] THEN 'duplicate' ELSE 'malformed' END;
+    ELSIF cmd = 9 THEN
+      nq := nq + 1; q_cmd[nq] := i;
+      CONTINUE;
+    ELSE
+      k := s_k[s];
+      fits := coalesce(p_fence[i] = s_fence[s] AND p_claim_id[i] = s_claim[s] AND p_holder[i] = s_holder[s] AND p_token_fits[i], false);
+      v_outcome := rules[((k_pool[k] * 16 + s_cond[s]) * 16 + cmd) * 2 + fits::int + 1];
+      IF v_outcome IS NULL THEN
+        RAISE EXCEPTION 'no transition for % in condition %', p_command[i], s_cond[s] USING ERRCODE = 'LE007';
+      END IF;
+
+      IF v_outcome = 'renewed' THEN
+        s_until[s] := greatest(s_until[s], v_at + coalesce(p_ttl_ms[i], s_ttl[s]) * interval '1 ms');
+        s_dirty[s] := true;
+
+      ELSIF v_outcome = 'granted' AND cmd = 0 OR v_outcome = 'covered' THEN
+        -- The resources: all or none.
+        lo := CASE WHEN i = 1 THEN 1 ELSE coalesce(p_resource_upto[i - 1], 0) + 1 END; hi := coalesce(p_resource_upto[i], 0);
+        asked := 0;
+        IF hi >= lo OR coalesce(p_flag[i], false) THEN
+          SELECT array_agg(DISTINCT p_resource[j]), count(DISTINCT p_resource[j]) INTO targets, v_amount FROM generate_series(lo, hi) AS j;
+          IF cmd = 0 AND coalesce(p_flag[i], false) THEN
+            SELECT targets || array_agg(DISTINCT p_table[j] || '/*') INTO targets
+              FROM generate_series(CASE WHEN i = 1 THEN 1 ELSE coalesce(p_table_upto[i - 1], 0) + 1 END, coalesce(p_table_upto[i], 0)) AS j;
+          END IF;
+          asked := coalesce(cardinality(targets), 0);
+        END IF;
+        gone := NULL; passed := '{}'; mine := 0;
+        IF asked > 0 THEN
+          SELECT array_agg(DISTINCT x.fence) INTO found FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence IS NOT NULL;
+          FOREACH f IN ARRAY coalesce(found, '{}') LOOP
+            t := array_position(s_fence, f);
+            IF t IS NULL THEN
+              -- No lease has it (dead), or one that another transaction has in hand (busy).
+              IF f = ANY (dead_stamps) THEN gone := gone || f;
+              ELSIF v_outcome <> 'held' THEN v_outcome := 'busy'; SELECT min(x.resource) INTO v_resource FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence = f;
+              END IF;
+            ELSIF s_cond[t] IN (in_held, in_covering, in_unfenced) THEN
+              IF t = s THEN
+                SELECT count(*) INTO mine FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence = f;
+              ELSIF v_outcome <> 'held' THEN
+                v_outcome := 'held'; v_blocking := t;
+                SELECT min(x.resource) INTO v_resource FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence = f;
+              END IF;
+            ELSE
+              gone := gone || f;
+              IF t <> s AND s_cond[t] IN (in_free, in_ready) THEN passed := passed || t; END IF;
+            END IF;
+          END LOOP;
+        END IF;
+
+        IF v_outcome IN ('granted', 'covered') THEN
+          f := CASE WHEN cmd = 0 THEN nextval('lease.fence') ELSE s_fence[s] END;
+          IF asked > 0 THEN
+            -- A stamp leaves a value only while that value is known to be dead: one conditional update, whose condition needs
+            -- no look at another table when it is evaluated again behind a lock.
+            BEGIN
+              PERFORM set_config('lock_timeout', '1ms', true);
+              UPDATE lease.resource x SET fence = f
+               WHERE x.resource = ANY (targets) AND (x.fence IS NULL OR x.fence = ANY (gone));
+              GET DIAGNOSTICS stamped = ROW_COUNT;
+              IF stamped + mine < asked THEN
+                INSERT INTO lease.resource (resource, fence)
+                SELECT u, f FROM unnest(targets) AS u
+                 WHERE NOT EXISTS (SELECT 1 FROM lease.resource x WHERE x.resource = u) ORDER BY u
+                ON CONFLICT DO NOTHING;
+                GET DIAGNOSTICS inserted = ROW_COUNT;
+                stamped := stamped + inserted;
+              END IF;
+              IF stamped + mine <> asked THEN
+                RAISE EXCEPTION 'a resource was taken in between' USING ERRCODE = '55P03';
+              END IF;
+              PERFORM set_config('lock_timeout', v_patience, true);
+            EXCEPTION WHEN lock_not_available THEN
+              v_outcome := 'busy';
+            END;
+          END IF;
+          IF v_outcome <> 'busy' THEN
+            FOREACH t IN ARRAY passed LOOP
+              s_overtaken[t] := true; s_dirty[t] := true;
+            END LOOP;
+            s_dirty[s] := true;
+            IF cmd = 0 THEN
+              s_holder[s] := p_holder[i]; s_claim[s] := gen_random_uuid(); s_fence[s] := f; s_since[s] := v_at;
+              s_ttl[s] := coalesce(p_ttl_ms[i], k_ttl[k]);
+              s_until[s] := v_at + s_ttl[s] * interval '1 ms';
+              s_check[s] := s_until[s]; s_attempt[s] := s_attempt[s] + 1; s_overtaken[s] := false;
+              s_covered[s] := coalesce(v_amount, 0); s_cond[s] := in_held; s_covering[s] := NULL;
+              IF coalesce(p_flag[i], false) THEN
+                s_cond[s] := in_covering;
+                s_covering[s] := coalesce((SELECT string_agg(left(u, -2), ',' ORDER BY u) FROM unnest(targets) u WHERE u LIKE '%/*'), '');
+              END IF;
+              IF p_payload[i] IS NOT NULL THEN s_payload[s] := p_payload[i]; END IF;
+              v_changes := true; v_grant := true; v_payload := s_payload[s];
+              v_earliest := least(v_earliest, s_until[s]);
+            ELSE
+              v_amount := asked - mine;
+              s_covered[s] := s_covered[s] + v_amount;
+            END IF;
+          END IF;
+        END IF;
+
+      ELSIF v_outcome = 'finished' THEN
+        IF s_cond[s] IN (in_free, in_ready) AND s_overtaken[s] THEN
+          v_outcome := 'stale';
+        ELSIF s_covering[s] IS NOT NULL THEN
+          v_outcome := 'incomplete';
+        ELSE
+          s_cond[s] := in_finished; s_ended[s] := v_at; s_check[s] := NULL; s_ready[s] := NULL; s_dirty[s] := true;
+          v_changes := true; v_payload := p_payload[i];
+        END IF;
+
+      ELSIF v_outcome = 'advanced' THEN
+        IF (s_kind[s] || '/' || coalesce(s_step[s], '') || '>' || p_word[i]) = ANY (steps) THEN
+          s_step[s] := p_word[i]; s_dirty[s] := true;
+        ELSE
+          v_outcome := 'out_of_step';
+        END IF;
+
+      ELSIF v_outcome = 'failed' THEN
+        v_reason := p_word[i];
+        s_claim[s] := NULL; s_covering[s] := NULL; s_check[s] := NULL; s_dirty[s] := true; v_changes := true;
+        IF NOT coalesce(p_flag[i], true) OR k_pool[k] = 1 AND s_attempt[s] >= k_attempts[k] THEN
+          s_cond[s] := CASE WHEN k_pool[k] = 1 THEN in_dead ELSE in_failed END; s_ended[s] := v_at;
+        ELSIF k_pool[k] = 1 THEN
+          s_cond[s] := in_ready;
+          s_ready[s] := v_at + coalesce(p_amount[i], least(k_backoff_max[k], k_backoff[k] * (1::bigint << least(s_attempt[s] - 1, 30)))) * interval '1 ms';
+          s_check[s] := CASE WHEN s_ready[s] > v_at THEN s_ready[s] END;
+        ELSE
+          s_cond[s] := in_free;
+        END IF;
+
+      ELSIF v_outcome = 'released' THEN
+        s_claim[s] := NULL; s_covering[s] := NULL; s_check[s] := NULL; s_dirty[s] := true; v_changes := true;
+        s_attempt[s] := s_attempt[s] - 1;
+        IF k_pool[k] = 1 THEN s_cond[s] := in_ready; s_ready[s] := v_at; ELSE s_cond[s] := in_free; END IF;
+
+      ELSIF v_outcome = 'granted' THEN   -- begin
+        IF p_amount[i] = s_covered[s] THEN
+          UPDATE lease.resource x SET fence = NULL
+           WHERE x.resource = ANY (SELECT u || '/*' FROM unnest(string_to_array(s_covering[s], ',')) u) AND x.fence = s_fence[s];
+          s_cond[s] := in_held; s_covering[s] := NULL; s_dirty[s] := true;
+        ELSE
+          v_outcome := 'incomplete';
+        END IF;
+        v_amount := s_covered[s];
+
+      ELSIF v_outcome = 'requested' AND s_cond[s] = in_absent THEN
+        s_cond[s] := in_ready; s_ready[s] := v_at + coalesce(p_amount[i], 0) * interval '1 ms'; s_payload[s] := p_payload[i];
+        s_check[s] := CASE WHEN s_ready[s] > v_at THEN s_ready[s] END;
+        s_dirty[s] := true; v_changes := true;
+
+      ELSIF v_outcome IN ('held', 'stale', 'lapsed') AND s_cond[s] IN (in_held, in_covering, in_unfenced) THEN
+        v_blocking := s;
+      END IF;
+
+      IF v_outcome IN ('held', 'busy') THEN
+        v_amount := NULL;
+      END IF;
+      IF v_blocking IS NOT NULL THEN
+        v_blocker := jsonb_strip_nulls(jsonb_build_object('kind', s_kind[v_blocking], 'lease', s_lease[v_blocking], 'resource', v_resource,
+          'holder', s_holder[v_blocking], 'fence', s_fence[v_blocking],
+          'since', to_char(s_since[v_blocking] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+          'until', to_char(s_until[v_blocking] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+          'remaining_ms', floor(extract(epoch FROM s_until[v_blocking] - v_at) * 1000)::bigint));
+      ELSIF v_resource IS NOT NULL THEN
+        v_blocker := jsonb_build_object('resource', v_resource);
+      END IF;
+    END IF;
+
+    ne := ne + 1;
+    o_outcome[i] := v_outcome; o_event[i] := ne;
+    e_cmd[ne] := i; e_slot[ne] := s; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
+    e_reason[ne] := v_reason; e_field[ne] := v_field; e_blocker[ne] := v_blocker; e_changes[ne] := v_changes; e_grant[ne] := v_grant; e_payload[ne] := v_payload;
+    IF v_outcome IN ('granted', 'covered', 'renewed', 'advanced', 'finished', 'failed', 'released', 'requested') THEN
+      e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s]; e_since[ne] := s_since[s];
+      e_attempt[ne] := s_attempt[s]; e_step[ne] := s_step[s]; e_state[ne] := states[s_cond[s] + 1];
+      IF s_cond[s] IN (in_held, in_covering) THEN
+        e_until[ne] := s_until[s]; e_floor[ne] := s_fence[s];
+        o_until[i] := s_until[s];
+      ELSE
+        e_until[ne] := NULL; e_floor[ne] := s_fence[s] + 1;
+        IF cmd IN (6, 7) THEN
+          e_claim[ne] := p_claim_id[i]; s_holder[s] := NULL;
+        END IF;
+      END IF;
+      o_fence[i] := s_fence[s]; o_claim[i] := e_claim[ne];
+    ELSE
+      -- A refusal names the grant it was asked with, and the state that it met.
+      e_holder[ne] := p_holder[i]; e_claim[ne] := p_claim_id[i]; e_fence[ne] := p_fence[i]; e_since[ne] := NULL; e_until[ne] := NULL;
+      e_floor[ne] := NULL; e_attempt[ne] := NULL; e_step[ne] := NULL;
+      e_state[ne] := CASE WHEN s IS NOT NULL AND s_cond[s] <> in_absent THEN states[s_cond[s] + 1] END;
+      IF v_outcome = 'malformed' AND v_reason IS NULL THEN
+        e_reason[ne] := 'id_reused'; e_field[ne] := 'id';
+      ELSIF v_outcome IN ('incomplete', 'out_of_step') THEN
+        e_step[ne] := s_step[s];
+      END IF;
+      o_fence[i] := p_fence[i]; o_claim[i] := p_claim_id[i];
+    END IF;
+  END LOOP;
+
+  -- Write each lease once.
+  IF slots > 0 THEN
+    SELECT count(*) INTO v_expected FROM unnest(s_dirty, s_known) u (dirty, known) WHERE dirty AND NOT known;
+    IF v_expected > 0 THEN
+      INSERT INTO lease.lease (kind, lease, state, holder, claim_id, fence, since, lease_until, ttl_ms, attempt, step, covering, covered,
+                               overtaken, ready_at, check_at, ended_at, payload)
+      SELECT u.kind, u.lease, states[u.cond + 1], u.holder, u.claim, u.fence, u.since, CASE WHEN u.cond IN (in_held, in_covering) THEN u.until END, u.ttl,
+             u.attempt, u.step, u.covering, u.covered, u.overtaken, u.ready, u.check_at, u.ended, u.payload::json
+        FROM unnest(s_kind, s_lease, s_cond, s_holder, s_claim, s_fence, s_since, s_until, s_ttl, s_attempt, s_step, s_covering, s_covered,
+                    s_overtaken, s_ready, s_check, s_ended, s_payload, s_dirty, s_known)
+             AS u (kind, lease, cond, holder, claim, fence, since, until, ttl, attempt, step, covering, covered,
+                   overtaken, ready, check_at, ended, payload, dirty, known)
+       WHERE u.dirty AND NOT u.known
+      ON CONFLICT (kind, lease) DO NOTHING;
+      GET DIAGNOSTICS v_done = ROW_COUNT;
+      IF v_done <> v_expected THEN
+        RAISE EXCEPTION 'another transaction inserted the same lease' USING ERRCODE = '40001';
+      END IF;
+    END IF;
+    UPDATE lease.lease l
+       SET state = states[u.cond + 1], holder = u.holder, claim_id = u.claim, fence = u.fence, since = u.since,
+           lease_until = CASE WHEN u.cond IN (in_held, in_covering) THEN u.until END, ttl_ms = u.ttl, attempt = u.attempt, step = u.step,
+           covering = u.covering, covered = u.covered, overtaken = u.overtaken, ready_at = CASE WHEN u.cond = in_ready THEN u.ready END,
+           check_at = u.check_at, ended_at = u.ended, payload = u.payload::json
+      FROM unnest(s_kind, s_lease, s_cond, s_holder, s_claim, s_fence, s_since, s_until, s_ttl, s_attempt, s_step, s_covering, s_covered,
+                  s_overtaken, s_ready, s_check, s_ended, s_payload, s_dirty, s_known)
+           AS u (kind, lease, cond, holder, claim, fence, since, until, ttl, attempt, step, covering, covered,
+                 overtaken, ready, check_at, ended, payload, dirty, known)
+     WHERE u.dirty AND u.known AND l.kind = u.kind AND l.lease = u.lease;
+  END IF;
+
+  -- Remember the answers. The key order keeps two lanes with the same ids from a deadlock.
+  PERFORM lease.remember(c_key, p_digest, c_first, o_outcome, o_fence, o_claim);
+
+  -- Demand, in key order.
+  IF nq > 0 THEN
+    PERFORM lease.record_demand(p_kind, p_subject, p_source, p_message_id, p_traceparent, p_ttl_ms, p_amount, p_refresh, p_wait_ms, q_cmd, v_at);
+  END IF;
+
+  -- From here to the commit one transaction at a time.
+  PERFORM pg_advisory_xact_lock(1279611205, 1);
+
+  -- Matching: what other lanes have committed is visible now; what they have in hand, they match themselves.
+  room := grants_max;
+  FOR k IN 1 .. cardinality(k_kind) LOOP
+    CONTINUE WHEN k_pool[k] = 0;
+    v_cut := coalesce(p_at, clock_timestamp());
+    CONTINUE WHEN NOT EXISTS (SELECT 1 FROM lease.lease l WHERE l.kind = k_kind[k] AND l.state = 'ready' AND l.ready_at <= v_cut);
+    FOR r IN SELECT d.* FROM lease.demand d
+              WHERE d.credit_total > d.granted_total AND d.kind = k_kind[k] AND d.open_until >= v_at
+              ORDER BY d.ticket LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED LOOP
+      taken := 0;
+      d_count := least(r.credit_total - r.granted_total, room);
+      FOR g IN
+        WITH item AS MATERIALIZED (
+               SELECT l.kind, l.lease FROM lease.lease l
+                WHERE l.kind = k_kind[k] AND l.state = 'ready' AND l.ready_at <= v_cut
+                ORDER BY l.ready_at, l.lease LIMIT d_count FOR NO KEY UPDATE SKIP LOCKED),
+             numbered AS MATERIALIZED (SELECT kind, lease, nextval('lease.fence') AS fence FROM item)
+        UPDATE lease.lease l
+           SET state = 'held', holder = r.worker, claim_id = gen_random_uuid(), fence = u.fence, since = v_cut,
+               lease_until = v_cut + r.ttl_ms * interval '1 ms', check_at = v_cut + r.ttl_ms * interval '1 ms', ttl_ms = r.ttl_ms,
+               attempt = l.attempt + 1, overtaken = false, ready_at = NULL
+          FROM numbered u
+         WHERE l.kind = u.kind AND l.lease = u.lease
+        RETURNING l.lease, l.claim_id, l.fence, l.since, l.lease_until, l.attempt, l.step, l.payload::text AS payload
+      LOOP
+        taken := taken + 1; nm := nm + 1;
+        m_kind[nm] := k_kind[k]; m_lease[nm] := g.lease; m_holder[nm] := r.worker; m_claim[nm] := g.claim_id; m_fence[nm] := g.fence;
+        m_since[nm] := g.since; m_until[nm] := g.lease_until; m_attempt[nm] := g.attempt; m_step[nm] := g.step; m_refresh[nm] := r.refresh;
+        m_source[nm] := r.source; m_message[nm] := r.message_id; m_trace[nm] := r.traceparent; m_payload[nm] := g.payload;
+        v_earliest := least(v_earliest, g.lease_until);
+      END LOOP;
+      IF taken > 0 THEN
+        UPDATE lease.demand d SET granted_total = d.granted_total + taken WHERE d.kind = r.kind AND d.worker = r.worker;
+        room := room - taken;
+      END IF;
+      EXIT WHEN taken < d_count OR room = 0;
+    END LOOP;
+  END LOOP;
+
+  -- The answers to claims: the grants are those of the worker's newest claim in this batch.
+  FOR t IN 1 .. nq LOOP
+    i := q_cmd[t];
+    q_count[t] := 0;
+    IF NOT EXISTS (SELECT 1 FROM unnest(q_cmd) u WHERE u > i AND p_kind[u] = p_kind[i] AND p_subject[u] = p_subject[i]) THEN
+      SELECT count(*) INTO d_count FROM unnest(m_kind, m_holder) u (kind, holder) WHERE u.kind = p_kind[i] AND u.holder = p_subject[i];
+      q_count[t] := d_count;
+      IF coalesce(p_wait_ms[i], 0) = 0 THEN
+        UPDATE lease.demand d SET open_until = '-infinity' WHERE d.kind = p_kind[i] AND d.worker = p_subject[i];
+      END IF;
+    END IF;
+    q_outcome[t] := CASE WHEN q_count[t] > 0 THEN 'granted' WHEN coalesce(p_wait_ms[i], 0) > 0 THEN 'waiting' ELSE 'empty' END;
+    o_outcome[i] := q_outcome[t]; o_event[i] := ne + nm + t;
+  END LOOP;
+  IF nq > 0 THEN
+    PERFORM lease.remember(c_key, p_digest, c_first, ARRAY(SELECT CASE WHEN u = ANY (q_cmd) THEN o_outcome[u] END FROM generate_series(1, n) u), NULL, NULL);
+  END IF;
+
+  IF ne + nm + nq > 0 THEN
+    v_base := lease.next_numbers(ne + nm + nq, p_at);
+
+    INSERT INTO lease.journal (number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition, origin_offset,
+                               holder, claim_id, fence, since, lease_until, min_fence, state, attempt, step, amount, refresh, reason, field, blocker,
+                               original, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers)
+    SELECT v_base + e.no, v_at, e.event, CASE WHEN e.cmd IS NULL THEN s_kind[e.slot] ELSE p_kind[e.cmd] END,
+           CASE WHEN e.cmd IS NULL THEN s_lease[e.slot] ELSE p_subject[e.cmd] END,
+           p_command[e.cmd], p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
+           p_origin_topic[e.cmd], p_origin_partition[e.cmd], p_origin_offset[e.cmd],
+           e.holder, e.claim, e.fence, e.since, e.until, e.floor, e.state, e.attempt, e.step, e.amount, NULL, e.reason, e.field, e.blocker,
+           CASE WHEN e.event = 'duplicate' THEN jsonb_strip_nulls(
+             CASE WHEN d_outcome[e.cmd] IS NOT NULL THEN jsonb_build_object('outcome', d_outcome[e.cmd], 'fence', d_fence[e.cmd], 'claim_id', d_claim[e.cmd])
+                  ELSE jsonb_build_object('outcome', o_outcome[c_first[e.cmd]], 'fence', o_fence[c_first[e.cmd]], 'claim_id', o_claim[c_first[e.cmd]]) END) END,
+           e.payload, e.changes, e.grants, p_raw_key[e.cmd], p_raw_value[e.cmd], p_raw_headers[e.cmd]
+      FROM unnest(e_cmd, e_slot, e_event, e_holder, e_claim, e_fence, e_since, e_until, e_floor, e_state, e_attempt, e_step, e_amount,
+                  e_reason, e_field, e_blocker, e_changes, e_grant, e_payload)
+           WITH ORDINALITY AS e (cmd, slot, event, holder, claim, fence, since, until, floor, state, attempt, step, amount,
+                                 reason, field, blocker, changes, grants, payload, no);
+    IF nm > 0 THEN
+      INSERT INTO lease.journal (number, at, event, kind, subject, source, message_id, traceparent, holder, claim_id, fence, since, lease_until,
+                                 min_fence, state, attempt, step, refresh, payload, changes_lease, is_grant)
+      SELECT v_base + ne + m.no, v_at, 'granted', m.kind, m.lease, m.source, m.message, m.trace, m.holder, m.claim, m.fence, m.since, m.until,
+             m.fence, 'held', m.attempt, m.step, m.refresh, m.payload, true, true
+        FROM unnest(m_kind, m_lease, m_source, m_message, m_trace, m_holder, m_claim, m_fence, m_since, m_until, m_attempt, m_step, m_refresh, m_payload)
+             WITH ORDINALITY AS m (kind, lease, source, message, trace, holder, claim, fence, since, until, attempt, step, refresh, payload, no);
+    END IF;
+    IF nq > 0 THEN
+      INSERT INTO lease.journal (number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition, origin_offset,
+                                 holder, amount, refresh, changes_lease, is_grant)
+      SELECT v_base + ne + nm + q.no, v_at, q.outcome, p_kind[q.cmd], p_subject[q.cmd], p_command[q.cmd], p_source[q.cmd], p_message_id[q.cmd],
+             p_traceparent[q.cmd], p_origin_topic[q.cmd], p_origin_partition[q.cmd], p_origin_offset[q.cmd],
+             p_subject[q.cmd], q.count, p_refresh[q.cmd], false, false
+        FROM unnest(q_cmd, q_outcome, q_count) WITH ORDINALITY AS q (cmd, outcome, count, no);
+    END IF;
+    PERFORM pg_notify('lease_journal', (v_base + ne + nm + nq)::text || ' ' || coalesce(floor(extract(epoch FROM v_earliest) * 1000)::bigint::text, ''));
+  END IF;
+
+  RETURN QUERY
+    SELECT i.i, o_outcome[i.i], v_base + o_event[i.i], o_fence[i.i], o_claim[i.i], o_until[i.i]
+      FROM generate_series(1, n) AS i (i) WHERE o_event[i.i] IS NOT NULL
+    UNION ALL
+    SELECT 0, 'granted', v_base + ne + m.no, m.fence, m.claim, m.until
+      FROM unnest(m_fence, m_claim, m_until) WITH ORDINALITY AS m (fence, claim, until, no);
+END
+$$;
+
+-- Writes the answers of a batch down, so that a command is applied once in the window. Part of lease.apply; key order keeps
+-- two lanes that carry the same ids from a deadlock. 40001: another transaction answered one of them just now.
+CREATE OR REPLACE FUNCTION lease.remember(p_key uuid[], p_digest bytea[], p_first int[], p_outcome text[], p_fence bigint[], p_claim_id uuid[])
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  v_expected int; v_done int;
+BEGIN
+  SELECT count(*) INTO v_expected
+    FROM unnest(p_first, p_outcome) WITH ORDINALITY u (first, outcome, ord)
+   WHERE u.first = u.ord AND u.outcome NOT IN ('malformed', 'duplicate', 'dead_letter');
+  IF v_expected = 0 THEN
+    RETURN;
+  END IF;
+  INSERT INTO lease.dedup (slot, key, digest, outcome, fence, claim_id)
+  SELECT st.dedup_slot, u.key, u.digest, oo.precedence, u.fence, u.claim_id
+    FROM unnest(p_key, p_digest, p_first, p_outcome, p_fence, p_claim_id) WITH ORDINALITY u (key, digest, first, outcome, fence, claim_id, ord)
+    JOIN lease.outcome oo ON oo.outcome = u.outcome
+    CROSS JOIN lease.setting st
+   WHERE u.first = u.ord AND u.outcome NOT IN ('malformed', 'duplicate', 'dead_letter')
+   ORDER BY u.key
+  ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS v_done = ROW_COUNT;
+  IF v_done <> v_expected THEN
+    RAISE EXCEPTION 'another transaction answered the same message' USING ERRCODE = '40001';
+  END IF;
+END
+$$;
+
+-- Records what workers ask for. Part of lease.apply. Totals and refresh numbers: the highest wins, so a claim that comes twice
+-- asks for nothing more. A demand keeps its place in the line while it stays open.
+CREATE OR REPLACE FUNCTION lease.record_demand(p_kind text[], p_worker text[], p_source text[], p_message_id text[], p_traceparent text[],
+  p_ttl_ms bigint[], p_credit_total bigint[], p_refresh bigint[], p_wait_ms bigint[], p_cmd int[], p_at timestamptz)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  INSERT INTO lease.demand AS d (kind, worker, credit_total, refresh, ttl_ms, open_until, ticket, source, message_id, traceparent)
+  SELECT q.kind, q.worker, q.credit_total, q.refresh, coalesce(p_ttl_ms[q.last], kk.ttl_ms),
+         p_at + coalesce(p_wait_ms[q.last], 0) * interval '1 ms', nextval('lease.ticket'), p_source[q.last], p_message_id[q.last], p_traceparent[q.last]
+    FROM (SELECT p_kind[u] COLLATE "C" AS kind, p_worker[u] COLLATE "C" AS worker, min(u) AS first, max(u) AS last,
+                 max(coalesce(p_credit_total[u], 0)) AS credit_total, max(coalesce(p_refresh[u], 0)) AS refresh
+            FROM unnest(p_cmd) AS u GROUP BY 1, 2 ORDER BY 1, 2) AS q
+    JOIN lease.kind kk ON kk.kind = q.kind
+   ORDER BY q.first
+  ON CONFLICT (kind, worker) DO UPDATE SET
+    credit_total = greatest(d.credit_total, EXCLUDED.credit_total),
+    refresh = greatest(d.refresh, EXCLUDED.refresh),
+    ttl_ms = EXCLUDED.ttl_ms, open_until = EXCLUDED.open_until,
+    ticket = CASE WHEN d.credit_total > d.granted_total AND d.open_until >= p_at THEN d.ticket ELSE EXCLUDED.ticket END,
+    source = EXCLUDED.source, message_id = EXCLUDED.message_id, traceparent = EXCLUDED.traceparent;
+END
+$$;
+
+-- The number before the next p_count of the journal. The caller holds the journal's lock, so nobody else draws now.
+-- Also makes room: a partition is added here only if housekeeping has not kept up.
+-- LE003: the database's clock is further behind the last decision than lease.setting allows.
+CREATE OR REPLACE FUNCTION lease.next_numbers(p_count int, p_at timestamptz)
+RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  v_number bigint; v_at timestamptz; v_upto bigint; v_back interval;
+BEGIN
+  SELECT j.number, j.at INTO v_number, v_at FROM lease.journal j ORDER BY j.number DESC LIMIT 1;
+  v_number := coalesce(v_number, 0);
+  IF p_at IS NULL AND v_at > clock_timestamp() THEN
+    SELECT clock_back_max INTO v_back FROM lease.setting;
+    IF v_at - clock_timestamp() > v_back THEN
+      RAISE EXCEPTION 'the clock of the database is % behind its last decision', v_at - clock_timestamp()
+        USING ERRCODE = 'LE003', HINT = 'Set the server''s clock; leases are judged by it.';
+    END IF;
+  END IF;
+  SELECT max(upto_number) INTO v_upto FROM lease.journal_partition;
+  IF v_number + p_count >= v_upto THEN
+    PERFORM lease.add_journal_partition(v_number + p_count);
+  END IF;
+  RETURN v_number;
+END
+$$;
+
+-- Appends journal partitions until p_number has room. Attaching takes no lock that stops writers or readers.
+CREATE OR REPLACE FUNCTION lease.add_journal_partition(p_number bigint)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  v_from bigint; v_upto bigint; v_rows bigint; v_name text;
+BEGIN
+  SELECT max(upto_number) INTO v_from FROM lease.journal_partition;
+  SELECT journal_rows INTO v_rows FROM lease.setting;
+  IF p_number < v_from THEN
+    RETURN;
+  END IF;
+  -- After a jump the numbers between stay without a partition: no row will ever have them.
+  v_upto := p_number + v_rows;
+  v_name := 'journal_' || v_from;
+  EXECUTE format('CREATE TABLE lease.%I (LIKE lease.journal INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', v_name);
+  EXECUTE format('ALTER TABLE lease.journal ATTACH PARTITION lease.%I FOR VALUES FROM (%s) TO (%s)', v_name, v_from, v_upto);
+  INSERT INTO lease.journal_partition VALUES (v_name, v_from, v_upto);
+END
+$$;
+
+GRANT EXECUTE ON FUNCTION lease.apply TO lease_coordinator;
+RESET ROLE;

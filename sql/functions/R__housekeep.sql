@@ -1,0 +1,65 @@
+SET LOCAL ROLE lease_owner;
+
+-- Keeps what grows within bounds; a coordinator calls it once a minute. Each part is skipped when another session is at it or
+-- something is in the way, and done the next time.
+-- Locks: an advisory one of its own; the deduplication slot's exclusively for a moment, which waits for running batches;
+-- to drop a journal partition, the journal exclusively for a moment (lock_timeout 100 ms).
+CREATE OR REPLACE FUNCTION lease.housekeep() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  st lease.setting; v_number bigint; v_upto bigint; r record;
+BEGIN
+  PERFORM lease.assert_server();
+  IF NOT pg_try_advisory_xact_lock(1279611205, 5) THEN
+    RETURN;
+  END IF;
+  SELECT * INTO STRICT st FROM lease.setting;
+  PERFORM set_config('lock_timeout', '100ms', true);
+
+  -- Offsets: the newest row of each partition is what counts; a few before it are kept for people who look.
+  DELETE FROM lease.consumed c USING (SELECT topic, partition, max(next_offset) AS top FROM lease.consumed GROUP BY 1, 2) m
+   WHERE c.topic = m.topic AND c.partition = m.partition
+     AND c.next_offset < (SELECT min(k.next_offset) FROM (SELECT x.next_offset FROM lease.consumed x WHERE x.topic = m.topic AND x.partition = m.partition
+                                                           ORDER BY x.next_offset DESC LIMIT 10) k);
+  DELETE FROM lease.attempt a USING (SELECT topic, partition, max(next_offset) AS top FROM lease.consumed GROUP BY 1, 2) m
+   WHERE a.topic = m.topic AND a.partition = m.partition AND a.offset_ < m.top;
+  DELETE FROM lease.relay_progress p WHERE p.no < (SELECT max(x.no) FROM lease.relay_progress x) - 10;
+  DELETE FROM lease.demand d WHERE d.open_until < clock_timestamp() - st.demand_keep AND d.open_until <> '-infinity';
+  DELETE FROM lease.lease l USING lease.kind k WHERE k.kind = l.kind AND l.ended_at < clock_timestamp() - k.keep_final;
+
+  -- Deduplication: a slot holds half a window, so two full slots and the current one always cover it.
+  IF st.dedup_switched_at < clock_timestamp() - st.dedup_window / 2 THEN
+    BEGIN
+      PERFORM pg_advisory_xact_lock(1279611205, 2);
+      EXECUTE format('TRUNCATE lease.%I', 'dedup_' || (st.dedup_slot + 1) % 3);
+      UPDATE lease.setting SET dedup_slot = (st.dedup_slot + 1) % 3, dedup_switched_at = clock_timestamp();
+    EXCEPTION WHEN lock_not_available THEN NULL;
+    END;
+  END IF;
+
+  -- The journal: room ahead, and old partitions dropped whole: published, past their time, and never the last one with rows,
+  -- for the numbers go on from it.
+  SELECT j.number INTO v_number FROM lease.journal j ORDER BY j.number DESC LIMIT 1;
+  SELECT max(upto_number) INTO v_upto FROM lease.journal_partition;
+  BEGIN
+    IF v_number + st.journal_rows / 2 >= v_upto AND pg_try_advisory_xact_lock(1279611205, 1) THEN
+      PERFORM lease.add_journal_partition(v_upto);
+    END IF;
+    FOR r IN SELECT jp.* FROM lease.journal_partition jp
+              WHERE jp.upto_number <= v_number
+                AND jp.upto_number - 1 <= (SELECT p.published FROM lease.relay_progress p ORDER BY p.no DESC LIMIT 1)
+                AND NOT EXISTS (SELECT 1 FROM lease.journal j WHERE j.number >= jp.from_number AND j.number < jp.upto_number
+                                 AND j.at >= clock_timestamp() - st.journal_keep)
+              ORDER BY jp.from_number LIMIT 1
+    LOOP
+      EXECUTE format('DROP TABLE lease.%I', r.name);
+      DELETE FROM lease.journal_partition WHERE name = r.name;
+    END LOOP;
+  EXCEPTION WHEN lock_not_available THEN NULL;
+  END;
+END
+$$;
+
+GRANT EXECUTE ON FUNCTION lease.housekeep TO lease_coordinator;
+RESET ROLE;

@@ -1,0 +1,103 @@
+SET LOCAL ROLE lease_owner;
+
+-- Becomes the relay, if nobody is: takes a session advisory lock (a dead relay's goes with its connection) and a new epoch.
+-- Returns no row while another session is the relay; otherwise the epoch, the journal number up to which everything is
+-- published, and the positions up to which the output partitions were read.
+CREATE OR REPLACE FUNCTION lease.relay_take(p_owner text)
+RETURNS TABLE (epoch bigint, published bigint, topics text[], partitions int[], offsets bigint[])
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM lease.assert_server();
+  IF NOT pg_try_advisory_lock(1279611205, 3) THEN
+    RETURN;
+  END IF;
+  INSERT INTO lease.relay (epoch, owner, taken_at)
+  SELECT coalesce(max(r.epoch), 0) + 1, p_owner, clock_timestamp() FROM lease.relay r
+  RETURNING lease.relay.epoch INTO epoch;
+  published := 0; topics := '{}'; partitions := '{}'; offsets := '{}';
+  SELECT p.published, p.topics, p.partitions, p.offsets INTO published, topics, partitions, offsets
+    FROM lease.relay_progress p ORDER BY p.no DESC LIMIT 1;
+  published := coalesce(published, 0); topics := coalesce(topics, '{}'); partitions := coalesce(partitions, '{}'); offsets := coalesce(offsets, '{}');
+  RETURN NEXT;
+END
+$$;
+
+-- Raises LE005 unless p_epoch is the latest relay's and this session still has its lock.
+CREATE OR REPLACE FUNCTION lease.assert_relay(p_epoch bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF p_epoch IS DISTINCT FROM (SELECT max(r.epoch) FROM lease.relay r) THEN
+    RAISE EXCEPTION 'another relay has taken over' USING ERRCODE = 'LE005';
+  END IF;
+  PERFORM lease.assert_server();
+END
+$$;
+
+-- The journal after p_after, in order: at most p_limit rows, and no more once they come to p_bytes (always at least one).
+CREATE OR REPLACE FUNCTION lease.relay_read(p_epoch bigint, p_after bigint, p_limit int, p_bytes int)
+RETURNS SETOF lease.journal
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  v_upto bigint;
+BEGIN
+  PERFORM lease.assert_relay(p_epoch);
+  -- Only payloads and dead letters can make a row large; they are weighed before anything is read out.
+  SELECT max(w.number) INTO v_upto
+    FROM (SELECT q.number, q.place, sum(q.size) OVER (ORDER BY q.number) AS total
+            FROM (SELECT j.number, row_number() OVER (ORDER BY j.number) AS place,
+                         400 + coalesce(octet_length(j.payload), 0) + coalesce(octet_length(j.raw_value), 0) + coalesce(octet_length(j.raw_headers), 0) AS size
+                    FROM lease.journal j WHERE j.number > p_after ORDER BY j.number LIMIT p_limit) q) w
+   WHERE w.total <= p_bytes OR w.place = 1;
+  RETURN QUERY SELECT * FROM lease.journal j WHERE j.number > p_after AND j.number <= v_upto ORDER BY j.number;
+END
+$$;
+
+-- A small write. Where a synchronous standby is configured, its commit returns only when the standby has everything
+-- that was read before it: the relay commits it before it publishes what it read.
+CREATE OR REPLACE FUNCTION lease.relay_barrier(p_epoch bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM lease.assert_relay(p_epoch);
+  PERFORM pg_logical_emit_message(true, 'leasehold', 'barrier');
+END
+$$;
+
+-- Everything up to p_published is acknowledged by the broker; the output partitions were read up to these offsets. Appends.
+CREATE OR REPLACE FUNCTION lease.relay_advance(p_epoch bigint, p_published bigint, p_topics text[], p_partitions int[], p_offsets bigint[])
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM lease.assert_relay(p_epoch);
+  INSERT INTO lease.relay_progress (epoch, published, topics, partitions, offsets, at)
+  VALUES (p_epoch, p_published, p_topics, p_partitions, p_offsets, clock_timestamp());
+END
+$$;
+
+-- Journals the present state of leases again, so that lease.state gets a record with a new number: compaction could otherwise
+-- keep a record that a paused relay left behind it. Returns the last journal number.
+CREATE OR REPLACE FUNCTION lease.restate(p_epoch bigint, p_kind text[], p_subject text[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  v_base bigint; v_count int;
+BEGIN
+  PERFORM lease.assert_relay(p_epoch);
+  PERFORM 1 FROM lease.lease l JOIN unnest(p_kind, p_subject) u (kind, subject) ON l.kind = u.kind AND l.lease = u.subject
+    ORDER BY l.kind, l.lease FOR NO KEY UPDATE OF l;
+  PERFORM pg_advisory_xact_lock(1279611205, 1);
+  v_base := lease.next_numbers(cardinality(p_kind), NULL);
+  -- A lease that is gone (purged) is restated as absent, so that the straggler does not stay the last word.
+  INSERT INTO lease.journal (number, at, event, kind, subject, holder, claim_id, fence, since, min_fence, state, attempt, step, changes_lease, is_grant)
+  SELECT v_base + row_number() OVER (ORDER BY u.kind, u.subject), clock_timestamp(), 'restated', u.kind, u.subject, l.holder, l.claim_id, l.fence, l.since,
+         CASE WHEN l.state = 'held' THEN l.fence ELSE l.fence + 1 END, coalesce(l.state, 'absent'), l.attempt, l.step, true, false
+    FROM (SELECT DISTINCT kind, subject FROM unnest(p_kind, p_subject) q (kind, subject)) u
+    LEFT JOIN lease.lease l ON l.kind = u.kind AND l.lease = u.subject;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  PERFORM pg_notify('lease_journal', (v_base + v_count) || ' ');
+  RETURN v_base + v_count;
+END
+$$;
+
+GRANT EXECUTE ON FUNCTION lease.relay_take, lease.relay_read, lease.relay_barrier, lease.relay_advance, lease.restate TO lease_coordinator;
+RESET ROLE;

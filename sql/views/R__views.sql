@@ -1,0 +1,74 @@
+SET LOCAL ROLE lease_owner;
+
+-- What people and programs may read. The coordinator's role and the reader's role see these and no table.
+
+CREATE OR REPLACE VIEW lease.kinds AS
+  SELECT kind, mode, ttl_ms, ttl_max_ms, attempts_max, backoff_base_ms, backoff_max_ms, keep_final, summary FROM lease.kind;
+
+CREATE OR REPLACE VIEW lease.outcomes AS
+  SELECT precedence, outcome, is_refusal, meaning FROM lease.outcome;
+
+CREATE OR REPLACE VIEW lease.transitions AS
+  SELECT t.mode, t.condition, t.command, t.fits, t.outcome, t.next_condition
+    FROM lease.transition t JOIN lease.condition c USING (condition) JOIN lease.command k USING (command)
+   ORDER BY t.mode DESC, k.no, c.no, t.fits;
+
+CREATE OR REPLACE VIEW lease.steps AS
+  SELECT kind, step, after FROM lease.step;
+
+-- condition says what the next command will meet, by the clock of now; state what was last written.
+CREATE OR REPLACE VIEW lease.leases AS
+  SELECT l.kind, l.lease, l.state,
+         CASE WHEN l.state <> 'held' THEN l.state
+              WHEN l.lease_until IS NULL THEN 'unfenced'
+              WHEN l.lease_until <= clock_timestamp() THEN 'lapsed'
+              WHEN l.covering IS NOT NULL THEN 'covering'
+              ELSE 'held' END AS condition,
+         l.holder, l.claim_id, l.fence, l.since, l.lease_until,
+         floor(extract(epoch FROM l.lease_until - clock_timestamp()) * 1000)::bigint AS remaining_ms,
+         l.attempt, l.step, l.covered AS resources_covered, l.ready_at, l.overtaken, l.ended_at
+    FROM lease.lease l;
+
+CREATE OR REPLACE VIEW lease.resources AS
+  SELECT r.resource, r.fence, l.kind, l.lease, l.condition, l.holder, l.lease_until, l.remaining_ms,
+         coalesce(l.condition IN ('held', 'covering', 'unfenced'), false) AS is_taken
+    FROM lease.resource r LEFT JOIN lease.leases l ON l.fence = r.fence;
+
+CREATE OR REPLACE VIEW lease.timeline AS
+  SELECT number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition, origin_offset,
+         holder, claim_id, fence, since, lease_until, min_fence, state, attempt, step, amount, refresh, reason, field, blocker, original,
+         changes_lease, is_grant, previous_number
+    FROM lease.journal;
+
+CREATE OR REPLACE VIEW lease.dead_letters AS
+  SELECT number, at, reason, field AS detail, origin_topic, origin_partition, origin_offset,
+         octet_length(raw_key) AS key_bytes, octet_length(raw_value) AS value_bytes, octet_length(raw_headers) AS headers_bytes
+    FROM lease.journal WHERE event = 'dead_letter';
+
+CREATE OR REPLACE VIEW lease.demands AS
+  SELECT kind, worker, credit_total, granted_total, credit_total - granted_total AS credit_open,
+         credit_total > granted_total AND open_until >= clock_timestamp() AS is_open, refresh, ttl_ms, open_until, ticket
+    FROM lease.demand;
+
+CREATE OR REPLACE VIEW lease.partitions AS
+  SELECT p.topic, p.partition, p.epoch, p.owner, p.taken_at, p.partitions,
+         (SELECT c.next_offset FROM lease.consumed c WHERE c.topic = p.topic AND c.partition = p.partition ORDER BY c.next_offset DESC LIMIT 1) AS next_offset
+    FROM lease.partition p;
+
+CREATE OR REPLACE VIEW lease.relay_status AS
+  SELECT r.epoch, r.owner, r.taken_at, coalesce(p.published, 0) AS published, coalesce(j.number, 0) AS journal_number,
+         (SELECT count(*) FROM lease.journal u WHERE u.number > coalesce(p.published, 0)) AS unpublished,
+         (SELECT u.at FROM lease.journal u WHERE u.number > coalesce(p.published, 0) ORDER BY u.number LIMIT 1) AS oldest_unpublished_at
+    FROM (SELECT * FROM lease.relay ORDER BY epoch DESC LIMIT 1) r
+    FULL JOIN (SELECT published FROM lease.relay_progress ORDER BY no DESC LIMIT 1) p ON true
+    FULL JOIN (SELECT number FROM lease.journal ORDER BY number DESC LIMIT 1) j ON true;
+
+CREATE OR REPLACE VIEW lease.settings AS
+  SELECT schema_version, dedup_slot, dedup_switched_at, dedup_window, journal_rows, journal_keep, demand_keep, clock_back_max FROM lease.setting;
+
+CREATE OR REPLACE VIEW lease.server_identity AS
+  SELECT system_identifier, timeline, jumped_at FROM lease.identity;
+
+GRANT SELECT ON lease.kinds, lease.outcomes, lease.transitions, lease.steps, lease.leases, lease.resources, lease.timeline, lease.dead_letters,
+  lease.demands, lease.partitions, lease.relay_status, lease.settings, lease.server_identity TO lease_coordinator, lease_reader;
+RESET ROLE;
