@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static const char environment_prefix[] = "LEASE_";
@@ -506,19 +507,31 @@ static int read_pair(void *user, const char *section, const char *name, const ch
     return is_read;
 }
 
-static bool is_loose(const struct stat *status) {
-    return (status->st_mode & (S_IWGRP | S_IRWXO)) != 0;
+/* What the file system says about an open file. */
+struct facts {
+    struct stat status;
+    bool is_mounted_read_only; /* as container engines mount secrets: who may read it is then the engine's affair, and
+                                  owner and mode are whatever they were where it comes from */
+};
+
+static bool is_loose(const struct facts *facts) {
+    return !facts->is_mounted_read_only && (facts->status.st_mode & (S_IWGRP | S_IRWXO)) != 0;
 }
 
-/* Reads a regular file of at most `limit` bytes. `flags` are added to open()'s. */
-static bool slurp(const char *path, int flags, size_t limit, struct stat *ret_status, struct buf *out,
-                  struct error *error) {
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
-    if (file < 0 && errno == ELOOP && (flags & O_NOFOLLOW) != 0)
-        return error_set(error, ERROR_FATAL, "secret_file", "%s is a symbolic link", path);
+static bool look_at(int file, struct facts *ret_facts) {
+    struct statvfs mount;
+    if (fstat(file, &ret_facts->status) != 0 || fstatvfs(file, &mount) != 0)
+        return false;
+    ret_facts->is_mounted_read_only = (mount.f_flag & ST_RDONLY) != 0;
+    return S_ISREG(ret_facts->status.st_mode);
+}
+
+/* Reads a regular file of at most `limit` bytes. */
+static bool slurp(const char *path, size_t limit, struct facts *ret_facts, struct buf *out, struct error *error) {
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
         return error_set(error, ERROR_FATAL, "configuration", "%s cannot be opened: %s", path, strerror(errno));
-    if (fstat(file, ret_status) != 0 || !S_ISREG(ret_status->st_mode)) {
+    if (!look_at(file, ret_facts)) {
         close(file);
         return error_set(error, ERROR_FATAL, "configuration", "%s is not a regular file", path);
     }
@@ -549,13 +562,13 @@ static void wipe_and_release(struct buf *buf) {
 
 static bool parse_file(struct config *config, const char *path, struct error *error) {
     struct buf text = BUF_INIT;
-    struct stat status;
-    if (!slurp(path, 0, CONFIG_FILE_MAX, &status, &text, error)) {
+    struct facts facts;
+    if (!slurp(path, CONFIG_FILE_MAX, &facts, &text, error)) {
         wipe_and_release(&text);
         return false;
     }
     struct reader reader = {
-        .config = config, .path = path, .rest = buf_text(&text), .is_loose = is_loose(&status), .error = error};
+        .config = config, .path = path, .rest = buf_text(&text), .is_loose = is_loose(&facts), .error = error};
     int bad_line = ini_parse_stream(read_line, &reader, read_pair, &reader);
     if (!reader.is_refused && bad_line != 0) {
         reader.line = bad_line;
@@ -585,20 +598,32 @@ bool config_read_file(struct config *config, struct error *error) {
     return setting == NULL || parse_file(config, setting->value, error);
 }
 
+/* The name is looked at apart from what was opened: a link swapped in between still leads to a file that is closed to
+ * others and belongs to us or root. */
+static bool is_symbolic_link(const char *path) {
+    struct stat status;
+    return lstat(path, &status) != 0 || S_ISLNK(status.st_mode);
+}
+
+static bool check_secret_file(const char *path, const struct facts *facts, struct error *error) {
+    if (facts->is_mounted_read_only)
+        return true;
+    if (is_symbolic_link(path))
+        return error_set(error, ERROR_FATAL, "secret_file", "%s is a symbolic link", path);
+    if (is_loose(facts))
+        return error_set(error, ERROR_FATAL, "secret_file", "%s is open to others (mode %04o): chmod 600", path,
+                         (unsigned)facts->status.st_mode & 07777U);
+    if (facts->status.st_uid != 0 && facts->status.st_uid != geteuid())
+        return error_set(error, ERROR_FATAL, "secret_file", "%s belongs to another user (%u)", path,
+                         (unsigned)facts->status.st_uid);
+    return true;
+}
+
 bool config_read_secret(const char *path, char **ret_secret, struct error *error) {
     struct buf text = BUF_INIT;
-    struct stat status;
-    if (!slurp(path, O_NOFOLLOW, CONFIG_SECRET_MAX, &status, &text, error))
+    struct facts facts;
+    if (!slurp(path, CONFIG_SECRET_MAX, &facts, &text, error) || !check_secret_file(path, &facts, error))
         goto refuse;
-    if (is_loose(&status)) {
-        error_set(error, ERROR_FATAL, "secret_file", "%s is open to others (mode %04o): chmod 600", path,
-                  (unsigned)status.st_mode & 07777U);
-        goto refuse;
-    }
-    if (status.st_uid != 0 && status.st_uid != geteuid()) {
-        error_set(error, ERROR_FATAL, "secret_file", "%s belongs to another user (%u)", path, (unsigned)status.st_uid);
-        goto refuse;
-    }
     if (text.size > 0 && text.data[text.size - 1] == '\n')
         text.data[--text.size] = '\0';
     if (text.size > 0 && text.data[text.size - 1] == '\r')

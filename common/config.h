@@ -102,7 +102,9 @@ void config_help(const struct config_schema *schema, struct buf *out);
 void config_markdown(const struct config_schema *schema, struct buf *out);
 
 /* Reads a secret file: a regular file, not behind a symbolic link, owned by this user or root, not writable by the group,
- * closed to others, not empty, without NUL bytes. One trailing line end is dropped. free() the text, better after wiping. */
+ * closed to others, not empty, without NUL bytes. On a read-only mount, link, owner and mode do not count: container
+ * engines mount secrets so, with the modes and owners of wherever they come from. One trailing line end is dropped.
+ * free() the text, better after wiping. */
 bool config_read_secret(const char *path, char **ret_secret, struct error *error) MUST_USE;
 
 /* For documents and tests: "--batch-messages" and "LEASE_BATCH_MESSAGES". */
