@@ -133,8 +133,8 @@ void buf_append_u32(struct buf *buf, uint32_t number) {
     buf_append(buf, bytes, sizeof bytes);
 }
 
-/* Length of the well-formed UTF-8 sequence at the start (Unicode 15, table 3-7), 0 if there is none. */
-static size_t utf8_sequence(const unsigned char *bytes, size_t size) {
+/* Unicode 15, table 3-7. */
+size_t utf8_sequence(const unsigned char *bytes, size_t size) {
     unsigned char lead = bytes[0];
     if (lead < 0x80)
         return 1;

@@ -35,6 +35,10 @@ void buf_append_u32(struct buf *buf, uint32_t number);
  * not UTF-8 become U+FFFD: the result is always valid JSON in UTF-8, and safe on a terminal. */
 void buf_json_string(struct buf *buf, const char *bytes, size_t size);
 
+/* Length of the well-formed UTF-8 sequence at the start of `size` > 0 bytes (no surrogates, nothing overlong, at most
+ * U+10FFFF), 0 if there is none. */
+size_t utf8_sequence(const unsigned char *bytes, size_t size);
+
 /* Borrowed, never NULL. */
 const char *buf_text(const struct buf *buf);
 

@@ -16,6 +16,7 @@
 #define LEASE_EVENT_H
 
 #include "common/buf.h"
+#include "common/headers.h"
 #include "common/lease.h"
 #include "common/message.h"
 #include "common/token.h"
@@ -171,13 +172,5 @@ void command_release(struct command *command); /* NULL and all-zero allowed; wip
 
 /* Bytes of heap that the command holds, for bounds on queues. */
 size_t command_size(const struct command *command);
-
-/* Headers as one byte string, the form in which the journal keeps a dead letter's:
- * repeat { u32 name_size, name, i32 value_size (-1 = null), value }, big-endian. */
-void headers_pack(const struct message_header *headers, size_t count, struct buf *buf);
-
-/* Steps through packed headers: *position starts at 0. Fills a borrowed view (name is NOT NUL-terminated; use
- * name_size) and returns true; false at the end or where the bytes are not well-formed. */
-bool headers_next(const uint8_t *packed, size_t size, size_t *position, struct message_header *ret_header);
 
 #endif

@@ -10,6 +10,7 @@
 #define LEASE_RECORD_H
 
 #include "common/buf.h"
+#include "common/headers.h"
 #include "common/lease.h"
 #include "common/message.h"
 #include "common/token.h"
@@ -79,7 +80,8 @@ struct mark {
     int64_t timeline;
 };
 
-/* A record ready to be produced. Pointers live until the record's next encode or its release. */
+/* A record ready to be produced. Pointers live until the record's next encode or its release; a dead letter's key,
+ * value and header values are the row's own and live as long as that. */
 struct record {
     enum topic_id topic;
     const void *key; /* NULL: null (only a dead letter's) */
