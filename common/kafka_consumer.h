@@ -62,8 +62,8 @@ bool kafka_consumer_start(struct kafka_consumer *consumer, const struct kafka_pa
 bool kafka_consumer_stop(struct kafka_consumer *consumer, const char *topic, int32_t partition, struct error *error)
 	__attribute__((warn_unused_result));
 
-/* Backpressure: no record of these comes out of poll until resumed; positions are kept. NULL, 0 = all that are fetched.
- * A paused partition that is started again is running again. */
+/* Backpressure: no record of these comes out of poll until resumed; nothing is thrown away, and what was read ahead is bounded.
+ * NULL, 0 = all that are assigned. A paused partition that is started again is running again. */
 bool kafka_consumer_pause(struct kafka_consumer *consumer, const struct kafka_partition *partitions, size_t count,
                           struct error *error) MUST_USE;
 bool kafka_consumer_resume(struct kafka_consumer *consumer, const struct kafka_partition *partitions, size_t count,

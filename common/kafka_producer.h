@@ -61,6 +61,9 @@ int kafka_producer_poll(struct kafka_producer *producer, int timeout_ms);
 /* Makes a poll that waits return at once. Any thread. */
 void kafka_producer_wake(struct kafka_producer *producer);
 
+/* Writes to this event descriptor (eventfd, non-blocking) when delivery reports wait after none did. */
+void kafka_producer_set_wake_fd(struct kafka_producer *producer, int event_fd);
+
 /* Waits until nothing is in flight; false with kafka_timeout otherwise, or with what stopped the producer. */
 bool kafka_producer_flush(struct kafka_producer *producer, int timeout_ms, struct error *error)
 	__attribute__((warn_unused_result));
