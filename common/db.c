@@ -39,6 +39,7 @@ struct db {
 	bool has_warned;     /* a WARNING came since the statement was sent */
 	char warning[6];     /* its SQLSTATE */
 	bool show_server_text;
+	int error_position;
 	int prepared_count;
 	char prepared[PREPARED_MAX][64];
 };
@@ -150,6 +151,8 @@ static bool set_from_result(struct db *db, const PGresult *result, const char *w
 		return set_lost(db, what, error);
 	if (PQstatus(db->connection) == CONNECTION_BAD)
 		db->is_broken = true;
+	const char *position = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
+	db->error_position = position ? atoi(position) : 0;
 	const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 	const char *constraint = PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME);
 	const char *table = PQresultErrorField(result, PG_DIAG_TABLE_NAME);
@@ -159,6 +162,11 @@ static bool set_from_result(struct db *db, const PGresult *result, const char *w
 	                 shows && text ? ": " : "", shows && text ? text : "",
 	                 constraint ? ", constraint " : "", constraint ? constraint : "",
 	                 table ? ", table " : "", table ? table : "", detail ? ": " : "", detail ? detail : "");
+}
+
+int db_error_position(const struct db *db)
+{
+	return db ? db->error_position : 0;
 }
 
 static void note_notice(void *context, const PGresult *notice)
@@ -222,7 +230,8 @@ static bool next_result(struct db *db, int64_t deadline, const char *what, PGres
 static bool is_good(const PGresult *result)
 {
 	ExecStatusType status = PQresultStatus(result);
-	return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+	/* A script of comments alone is an empty query. */
+	return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || status == PGRES_EMPTY_QUERY;
 }
 
 /* Reads all results, keeps the last, or the first error. */

@@ -47,6 +47,8 @@ bool db_is_usable(const struct db *db);
 bool db_in_transaction(const struct db *db);
 /* Server version as in server_version_num (150020), 0 if not connected. */
 int db_server_version(const struct db *db);
+/* Where in its text the last statement that the server refused was wrong: characters from 1, 0 if it did not say. */
+int db_error_position(const struct db *db);
 /* Changes the bound on every later call; < 0: none. */
 void db_set_deadline(struct db *db, int deadline_ms);
 

@@ -1,0 +1,232 @@
+/* leasectl topics: the one table of topics (common/topics.h) against what the broker has. */
+#include "common/clock.h"
+#include "common/kafka_admin.h"
+#include "common/topics.h"
+#include "coordinator/cli/commands.h"
+
+#include <string.h>
+
+/* One request to the broker. REPLICAS_MAX: Kafka's own field has 16 bits. */
+enum { REQUEST_MS = 10000, CREATE_MS = 30000, REPLICAS_MAX = 32767 };
+
+static const struct argument_option options[] = {
+    {"apply", 0, NULL, "create the topics that are missing"},
+    {"replicas", 0, "N", "copies of each topic that is created (default: the broker's own default)"},
+    {"wait", 'w', "SECONDS", "wait so long for the broker to answer"},
+    {0},
+};
+
+static const struct output_column columns[] = {
+    {"topic", "TOPIC", OUTPUT_TEXT, OUTPUT_EVERYWHERE},
+    {"state", "STATE", OUTPUT_TEXT, OUTPUT_EVERYWHERE},
+    {"partitions", "PARTITIONS", OUTPUT_NUMBER, OUTPUT_EVERYWHERE},
+    {"replicas", "REPLICAS", OUTPUT_NUMBER, OUTPUT_EVERYWHERE},
+    {"cleanup_policy", "CLEANUP", OUTPUT_TEXT, OUTPUT_EVERYWHERE},
+    {"key", "KEY", OUTPUT_TEXT, OUTPUT_ONLY_JSON},
+    {"contents", "CONTENTS", OUTPUT_TEXT, OUTPUT_ONLY_JSON},
+    {"differences", "DIFFERS", OUTPUT_TEXT, OUTPUT_EVERYWHERE},
+};
+
+enum topic_state { TOPIC_IS_THERE, TOPIC_DIFFERS, TOPIC_MISSING, TOPIC_CREATED };
+static const char *const state_names[] = {"there", "differs", "missing", "created"};
+
+struct seen {
+    const struct topic *topic;
+    struct buf name; /* full */
+    enum topic_state state;
+    int32_t partitions, replicas;
+    struct buf differences; /* "retention.ms is 1, should be 604800000; …" */
+};
+
+struct topics {
+    struct cli *cli;
+    struct kafka_admin *admin;
+    struct seen seen[TOPIC_COUNT];
+    int64_t replicas; /* 0: the broker's default */
+    int64_t wait_ms;
+};
+
+/* ---- looking ---- */
+
+static void note_difference(struct seen *seen, const char *what, const char *is, const char *should) {
+    buf_appendf(&seen->differences, "%s%s is %s, should be %s", seen->differences.size > 0 ? "; " : "", what,
+                is && is[0] ? is : "unset", should);
+}
+
+static void compare_config(void *context, const char *key, const char *value, bool is_default) {
+    struct seen *seen = context;
+    const char *should = topic_config_get(seen->topic, key);
+    (void)is_default;
+    if (should != NULL && (value == NULL || strcmp(value, should) != 0))
+        note_difference(seen, key, value, should);
+}
+
+static bool look_at(struct topics *topics, struct seen *seen, struct error *error) {
+    const char *name = buf_text(&seen->name);
+    char is[16], should[16];
+    buf_reset(&seen->differences);
+    if (!kafka_admin_partition_count(topics->admin, name, REQUEST_MS, &seen->partitions, &seen->replicas, error))
+        return false;
+    if (seen->partitions == 0) {
+        seen->state = TOPIC_MISSING;
+        return true;
+    }
+    snprintf(is, sizeof is, "%d", seen->partitions);
+    snprintf(should, sizeof should, "%d", seen->topic->partitions);
+    if (seen->partitions != seen->topic->partitions)
+        note_difference(seen, "the number of partitions", is, should);
+    if (!kafka_admin_describe_config(topics->admin, name, REQUEST_MS, compare_config, seen, error))
+        return false;
+    enum topic_state when_same = seen->state == TOPIC_CREATED ? TOPIC_CREATED : TOPIC_IS_THERE;
+    seen->state = seen->differences.size > 0 ? TOPIC_DIFFERS : when_same;
+    return true;
+}
+
+static bool look_at_all(struct topics *topics, struct error *error) {
+    for (size_t i = 0; i < TOPIC_COUNT; i++)
+        if (!look_at(topics, &topics->seen[i], error))
+            return false;
+    return true;
+}
+
+/* The first look may find the broker not there yet. */
+static bool look_when_there(struct topics *topics, struct error *error) {
+    int64_t until_us = clock_monotonic_us() + topics->wait_ms * 1000;
+    bool has_said = false;
+    while (!look_at_all(topics, error)) {
+        if (error->kind != ERROR_RETRY || clock_monotonic_us() >= until_us)
+            return false;
+        if (!has_said)
+            cli_note(topics->cli, "waiting for Kafka");
+        has_said = true;
+        cli_pause_ms(CLI_RETRY_MS);
+    }
+    return true;
+}
+
+/* ---- creating ---- */
+
+static size_t spec_of(const struct topics *topics, const struct seen *seen, struct kafka_topic_config *configs,
+                      struct kafka_topic_spec *ret_spec) {
+    size_t count = 0;
+    for (; count < TOPIC_CONFIGS_MAX && seen->topic->configs[count].name != NULL; count++)
+        configs[count] = (struct kafka_topic_config){seen->topic->configs[count].name, seen->topic->configs[count].value};
+    *ret_spec = (struct kafka_topic_spec){buf_text(&seen->name), seen->topic->partitions, (int32_t)topics->replicas,
+                                          configs, count};
+    return count;
+}
+
+static bool create_missing(struct topics *topics, struct error *error) {
+    struct kafka_topic_config configs[TOPIC_COUNT][TOPIC_CONFIGS_MAX];
+    struct kafka_topic_spec specs[TOPIC_COUNT];
+    struct kafka_create_result results[TOPIC_COUNT];
+    struct seen *missing[TOPIC_COUNT];
+    size_t count = 0;
+    for (size_t i = 0; i < TOPIC_COUNT; i++) {
+        if (topics->seen[i].state != TOPIC_MISSING)
+            continue;
+        spec_of(topics, &topics->seen[i], configs[count], &specs[count]);
+        missing[count++] = &topics->seen[i];
+    }
+    if (count == 0)
+        return true;
+    if (!kafka_admin_create_topics(topics->admin, specs, count, CREATE_MS, results, error))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (results[i].created == KAFKA_NOT_CREATED) {
+            *error = results[i].error;
+            return error_prefix(error, "%s", specs[i].name);
+        }
+        missing[i]->state = results[i].created == KAFKA_CREATED ? TOPIC_CREATED : TOPIC_IS_THERE;
+    }
+    return look_at_all(topics, error);
+}
+
+/* ---- showing ---- */
+
+static void show(struct topics *topics) {
+    struct cli *cli = topics->cli;
+    struct output output;
+    output_begin(&output, cli->out, cli->format, cli->colored, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < TOPIC_COUNT; i++) {
+        const struct seen *seen = &topics->seen[i];
+        char partitions[16], replicas[16];
+        bool is_missing = seen->state == TOPIC_MISSING;
+        snprintf(partitions, sizeof partitions, "%d", is_missing ? seen->topic->partitions : seen->partitions);
+        snprintf(replicas, sizeof replicas, "%d", seen->replicas);
+        output_row(&output, (const char *const[]){buf_text(&seen->name), state_names[seen->state], partitions,
+                                                  is_missing ? NULL : replicas,
+                                                  topic_config_get(seen->topic, "cleanup.policy"), seen->topic->key,
+                                                  seen->topic->contents,
+                                                  seen->differences.size > 0 ? buf_text(&seen->differences) : NULL});
+    }
+    output_end(&output);
+}
+
+static size_t count_state(const struct topics *topics, enum topic_state state) {
+    size_t count = 0;
+    for (size_t i = 0; i < TOPIC_COUNT; i++)
+        count += topics->seen[i].state == state;
+    return count;
+}
+
+static enum cli_exit conclude(struct topics *topics) {
+    size_t missing = count_state(topics, TOPIC_MISSING), differing = count_state(topics, TOPIC_DIFFERS);
+    if (missing > 0)
+        cli_note(topics->cli, "%zu of %d topics are missing; 'leasectl topics --apply' creates them", missing, TOPIC_COUNT);
+    if (differing > 0)
+        cli_note(topics->cli, "%zu of %d topics differ; nothing that exists is changed here: use Kafka's own kafka-configs, and "
+                              "note that a topic's number of partitions is fixed once it is in use", differing, TOPIC_COUNT);
+    /* A setting that somebody chose is no failure of --apply; a missing topic is. */
+    bool applies = arguments_has(&topics->cli->arguments, "apply");
+    return missing > 0 || (differing > 0 && !applies) ? CLI_NO : CLI_YES;
+}
+
+static enum cli_exit run_with(struct topics *topics) {
+    struct cli *cli = topics->cli;
+    struct kafka_settings settings;
+    struct error error;
+    if (!cli_get_kafka(cli, &settings, &error) || !kafka_admin_new(&settings, &topics->admin, &error) ||
+        !look_when_there(topics, &error) ||
+        (arguments_has(&cli->arguments, "apply") && !create_missing(topics, &error)))
+        return cli_fail_with(cli, &error);
+    show(topics);
+    return conclude(topics);
+}
+
+static enum cli_exit run(struct cli *cli) {
+    struct topics topics = {.cli = cli};
+    struct error error;
+    if (!arguments_duration_ms(&cli->arguments, "wait", &topics.wait_ms, &error) ||
+        !arguments_number(&cli->arguments, "replicas", 1, REPLICAS_MAX, &topics.replicas, &error))
+        return cli_fail_usage(cli, &error);
+    for (unsigned id = 0; id < TOPIC_COUNT; id++) {
+        topics.seen[id].topic = topic_get((enum topic_id)id);
+        topic_full_name(&topics.seen[id].name, cli_topic_prefix(cli), (enum topic_id)id);
+    }
+    enum cli_exit code = run_with(&topics);
+    for (size_t i = 0; i < TOPIC_COUNT; i++) {
+        buf_release(&topics.seen[i].name);
+        buf_release(&topics.seen[i].differences);
+    }
+    kafka_admin_free(topics.admin);
+    return code;
+}
+
+const struct cli_command command_topics = {
+    .name = "topics",
+    .usage = "[--apply [--replicas N]] [--wait SECONDS]",
+    .summary = "compare the broker's topics with those needed, create what is missing",
+    .help =
+        "Shows the topics that Leasehold uses, what the broker has of them, and where a setting differs. With --apply those that\n"
+        "are missing are created, and waited for until every partition has a leader; running it again changes nothing. What\n"
+        "exists is never changed: a difference is shown, and may be meant.\n"
+        "Exit code 0 if all is there (without --apply: and as it should be), else 1. --topic-prefix goes before every name.\n",
+    .examples =
+        "$ leasectl topics --brokers kafka:9092\n"
+        "  what is there, missing, different\n"
+        "$ leasectl topics --apply --replicas 3 --wait 60\n"
+        "  waits for the broker, then creates what is missing with three copies\n",
+    .options = options,
+    .run = run,
+};
