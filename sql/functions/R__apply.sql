@@ -34,7 +34,11 @@ CREATE OR REPLACE FUNCTION lease.apply(
   p_verdict text[], p_reason text[], p_field text[], p_raw_key bytea[], p_raw_value bytea[], p_raw_headers bytea[],
   p_at timestamptz DEFAULT NULL)
 RETURNS TABLE (ord int, outcome text, number bigint, fence bigint, claim_id uuid, lease_until timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- One plan, made once and by key: planning anew for every batch costs more than a small batch itself, and a plan
+-- made while the tables were empty must not scan them later.
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_mergejoin = off SET jit = off
+AS $$
 #variable_conflict use_column
 DECLARE
   -- Conditions and commands by number, as in lease.condition and lease.command.
@@ -131,10 +135,9 @@ BEGIN
   has_resources := coalesce(cardinality(p_resource), 0) + coalesce(cardinality(p_table), 0) > 0;
 
   -- Were any of them answered before? Every slot of the window is looked at.
-  FOR r IN SELECT k.ord, d.digest, oo.outcome, d.fence, d.claim_id
+  FOR r IN SELECT k.ord, d.digest, d.outcome, d.fence, d.claim_id
              FROM unnest(c_key, c_first) WITH ORDINALITY AS k (key, first, ord)
              JOIN lease.dedup d ON d.key = k.key
-             JOIN lease.outcome oo ON oo.precedence = d.outcome
             WHERE k.first IS NOT NULL LOOP
     has_duplicates := true;
     d_digest[r.ord] := r.digest; d_outcome[r.ord] := r.outcome; d_fence[r.ord] := r.fence; d_claim[r.ord] := r.claim_id;
@@ -614,7 +617,7 @@ CREATE OR REPLACE FUNCTION lease.remember(p_key uuid[], p_digest bytea[], p_firs
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-  v_expected int; v_done int;
+  v_expected int; v_done int; v_slot smallint;
 BEGIN
   SELECT count(*) INTO v_expected
     FROM unnest(p_first, p_outcome) WITH ORDINALITY u (first, outcome, ord)
@@ -622,11 +625,10 @@ BEGIN
   IF v_expected = 0 THEN
     RETURN;
   END IF;
+  SELECT dedup_slot INTO v_slot FROM lease.setting;
   INSERT INTO lease.dedup (slot, key, digest, outcome, fence, claim_id)
-  SELECT st.dedup_slot, u.key, u.digest, oo.precedence, u.fence, u.claim_id
+  SELECT v_slot, u.key, u.digest, u.outcome, u.fence, u.claim_id
     FROM unnest(p_key, p_digest, p_first, p_outcome, p_fence, p_claim_id) WITH ORDINALITY u (key, digest, first, outcome, fence, claim_id, ord)
-    JOIN lease.outcome oo ON oo.outcome = u.outcome
-    CROSS JOIN lease.setting st
    WHERE u.first = u.ord AND u.outcome NOT IN ('malformed', 'duplicate', 'dead_letter')
    ORDER BY u.key
   ON CONFLICT DO NOTHING;

@@ -2,17 +2,15 @@ SET LOCAL ROLE lease_owner;
 
 -- Who this server is: its identifier and the timeline it writes on. The timeline comes from the write position, since the
 -- control file still shows the old one just after a promotion. 55000 on a standby.
-CREATE OR REPLACE FUNCTION lease.server(OUT system_identifier bigint, OUT timeline int)
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT c.system_identifier, ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
-    FROM pg_control_system() AS c
-$$;
+CREATE OR REPLACE VIEW lease.this_server AS
+  SELECT c.system_identifier, ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int AS timeline
+    FROM pg_control_system() AS c;
 
 -- Raises LE001 unless this is the server whose fences these are. Every transaction that decides calls it first.
 CREATE OR REPLACE FUNCTION lease.assert_server() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF NOT EXISTS (SELECT 1 FROM lease.identity i, lease.server() s
+  IF NOT EXISTS (SELECT 1 FROM lease.identity i, lease.this_server s
                   WHERE i.system_identifier = s.system_identifier AND i.timeline = s.timeline) THEN
     RAISE EXCEPTION 'this is not the server, or not the timeline, whose fences these tables hold'
       USING ERRCODE = 'LE001', HINT = 'After a failover or a restore, fences must jump first: a coordinator does so when it connects, or "leasectl jump".';
@@ -55,7 +53,7 @@ BEGIN
          (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM lease.fence q), s.system_identifier::text, s.timeline,
          i.system_identifier = s.system_identifier AND i.timeline = s.timeline
     INTO journal_number, fence_high, system_identifier, timeline, v_is_same
-    FROM lease.identity i, lease.server() s;
+    FROM lease.identity i, lease.this_server s;
   jump_needed := NOT v_is_same;
   IF v_is_same AND (p_topic_number > journal_number OR p_topic_fence > fence_high) THEN
     RAISE EXCEPTION 'the topics are ahead of this database: they know decision % and fence %, the database % and %',
@@ -77,7 +75,7 @@ DECLARE
   v_number bigint; v_fence bigint; v_next bigint; s record;
 BEGIN
   PERFORM pg_advisory_xact_lock(1279611205, 1);
-  SELECT * INTO s FROM lease.server();
+  SELECT * INTO s FROM lease.this_server;
   SELECT coalesce((SELECT j.number FROM lease.journal j ORDER BY j.number DESC LIMIT 1), 0),
          (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM lease.fence q)
     INTO v_number, v_fence;

@@ -249,7 +249,7 @@ CREATE SEQUENCE lease.fence AS bigint MINVALUE 1 MAXVALUE 9007199254740991 CACHE
 CREATE SEQUENCE lease.ticket AS bigint CACHE 1;
 
 CREATE TABLE lease.lease (
-  kind       text COLLATE "C" NOT NULL REFERENCES lease.kind,
+  kind       text COLLATE "C" NOT NULL,      -- of lease.kind: lease.apply has looked it up, a foreign key would look again for every row
   lease      text COLLATE "C" NOT NULL,
   state      text COLLATE "C" NOT NULL CHECK (state IN ('free', 'ready', 'held', 'finished', 'failed', 'dead')),
   holder     text COLLATE "C",      -- of the last grant; kept after a lapse, so that its late finish is known
@@ -287,7 +287,7 @@ COMMENT ON TABLE lease.resource IS
   'What is contended for, where its data lives elsewhere. Taken or not: look the fence up. A stamp of no live lease is dead.';
 
 CREATE TABLE lease.demand (
-  kind          text COLLATE "C" NOT NULL REFERENCES lease.kind,
+  kind          text COLLATE "C" NOT NULL,
   worker        text COLLATE "C" NOT NULL,
   credit_total  bigint NOT NULL,             -- asked for since the worker began; the highest wins
   granted_total bigint NOT NULL DEFAULT 0,
@@ -341,7 +341,7 @@ CREATE TABLE lease.dedup (
   slot     smallint NOT NULL,
   key      uuid NOT NULL,                    -- first half of the SHA-256 of source and id
   digest   bytea NOT NULL,
-  outcome  smallint NOT NULL,
+  outcome  text COLLATE "C" NOT NULL,
   fence    bigint,
   claim_id uuid
 ) PARTITION BY LIST (slot);

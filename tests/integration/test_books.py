@@ -54,6 +54,22 @@ class Story:
         if row["changes_lease"]:
             self.publish("lease.state", b"settlement/run-1", row, {})
 
+    def junk(self):
+        """A message that is none, and its dead letter."""
+        sent = Record("settlement.events", 0, self.offset, b"k", b"{", [("h", None)])
+        self.history.inputs["settlement.events", 0, self.offset] = books.Input(sent)
+        self.offset += 1
+        self.history.consumed = {("settlement.events", 0): self.offset}
+        row = dict.fromkeys(("command", "holder", "claim_id", "fence", "since", "lease_until", "state", "previous_number",
+                             "kind", "subject"))
+        row.update(number=len(self.history.journal) + 1, at=at(7), event="dead_letter", changes_lease=False, is_grant=False,
+                   origin_topic="settlement.events", origin_partition=0, origin_offset=self.offset - 1)
+        self.history.journal.append(row)
+        headers = [("h", None), ("lease_dlq_reason", b"invalid_json"), ("lease_dlq_topic", b"t.settlement.events"),
+                   ("lease_dlq_partition", b"0"), ("lease_dlq_offset", str(self.offset - 1).encode()),
+                   ("lease_number", str(row["number"]).encode()), ("lease_epoch", b"1")]
+        self.history.outputs["lease.dead-letters"] = [Record("lease.dead-letters", 0, 0, b"k", b"{", headers)]
+
     def publish(self, topic, key, row, value):
         value = dict(value, number=row["number"])
         if topic == "lease.results" and row["origin_topic"]:
@@ -82,6 +98,7 @@ def story():
     told.message("finish", a, TOKEN_A, event="stale", at_seconds=4.5)
     told.message("finish", b, TOKEN_B, event="finished", at_seconds=5, state="finished", changes_lease=True, **b)
     told.message("start", {"holder": "c"}, event="final", at_seconds=6)
+    told.junk()
     return told
 
 
@@ -123,11 +140,15 @@ FAULTS = [
     ("a message has no answer", lambda s: row(s, 5).update(origin_offset=99), "check_every_message_answered", "I4"),
     ("a message has two answers", lambda s: row(s, 5).update(origin_offset=4), "check_every_message_answered", "I4"),
     ("consumed beyond the last answer", lambda s: s.history.inputs.update(
-        {("settlement.events", 0, 6): s.history.inputs["settlement.events", 0, 5]})
-     or s.history.consumed.update({("settlement.events", 0): 7}), "check_every_message_answered", "I4"),
+        {("settlement.events", 0, 7): s.history.inputs["settlement.events", 0, 5]})
+     or s.history.consumed.update({("settlement.events", 0): 8}), "check_every_message_answered", "I4"),
     ("a result is missing", lambda s: hide_result(s, 5), "check_published_once", "I4"),
     ("a result tells another fence", lambda s: s.history.outputs["lease.results"][3].value.update(fence=8),
      "check_answers_agree", "I4"),
+    ("a dead letter lost a header", lambda s: s.history.outputs["lease.dead-letters"][0].header_list.pop(0),
+     "check_dead_letters", "I4"),
+    ("a dead letter's value was changed", lambda s: setattr(s.history.outputs["lease.dead-letters"][0], "raw", b"{ "),
+     "check_dead_letters", "I4"),
     ("the journal has a gap", lambda s: s.history.journal.pop(2), "check_numbers", "I4"),
     ("results stand in the wrong order", disorder_results, "check_numbers", "I4"),
     ("answers of a subject are out of order", lambda s: (row(s, 4).update(origin_offset=3), row(s, 5).update(origin_offset=2)),
@@ -144,7 +165,7 @@ FAULTS = [
 
 def test_books__a_sound_history_balances(story):
     assert books.check(story.history) == []
-    assert books.balance(story.history)["answers"] == 6
+    assert books.balance(story.history)["answers"] == 7
 
 
 def test_books__a_repeat_after_a_crash_is_dropped(story):

@@ -78,8 +78,7 @@ class History:
 
     def answers(self):
         """Journal rows that answer a message."""
-        return [row for row in self.journal if row["origin_topic"] is not None
-                and (row["command"] is not None or row["event"] in ("dead_letter", "malformed"))]
+        return [row for row in self.journal if row["origin_topic"] is not None]
 
 
 def collect(place, samples=(), unfenced=(), texts=None, inputs=("settlement.events", "cleanup.events", "lease.renewals")):
@@ -278,6 +277,28 @@ def check_answers_agree(history):
                 yield f"number {record.number} tells origin {place}, the journal {_origin(row)}"
 
 
+def check_dead_letters(history):
+    """I4: a dead letter keeps key, value and headers byte for byte, and names its origin and the reason."""
+    rows = {row["number"]: row for row in history.journal}
+    for record in history.kept("lease.dead-letters"):
+        row = rows.get(record.number)
+        asked = history.inputs.get(_origin(row)) if row else None
+        if asked is None:
+            yield f"dead letter {record.number} comes from no message"
+            continue
+        sent = asked.record
+        own = record.header_list[:len(sent.header_list)]
+        for name, kept, was in (("key", record.key, sent.key), ("value", record.raw, sent.raw),
+                                ("headers", own, sent.header_list)):
+            if kept != was:
+                yield f"dead letter {record.number}: the {name} of {asked.place} was {was!r} and is {kept!r}"
+        told = [record.headers.get(f"lease_dlq_{name}", b"").decode() for name in ("topic", "partition", "offset")]
+        if not told[0].endswith(sent.topic) or told[1:] != [str(sent.partition), str(sent.offset)]:
+            yield f"dead letter {record.number} of {asked.place} says it comes from {told}"
+        if not record.headers.get("lease_dlq_reason"):
+            yield f"dead letter {record.number} has no reason"
+
+
 def check_numbers(history):
     """I4, I5: the journal is gapless but for jumps; each partition's repeats are repeats."""
     for earlier, later in zip(history.journal, history.journal[1:]):
@@ -361,7 +382,7 @@ def check_tokens(history):
 
 
 CHECKS = (check_fences, check_one_holder, check_only_holder_changes, check_every_message_answered, check_published_once,
-          check_answers_agree, check_numbers, check_order_of_subjects, check_offsets, check_unfenced, check_final,
+          check_answers_agree, check_dead_letters, check_numbers, check_order_of_subjects, check_offsets, check_unfenced, check_final,
           check_tokens)
 
 

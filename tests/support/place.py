@@ -62,6 +62,12 @@ class Place:
     def ctl_json(self, *words, **settings):
         return json.loads(self.ctl(*words, "-o", "json", **settings))
 
+    def token_key_setting(self):
+        """Settings for a coordinator that outlives this process's random key: the environment's own, where it has one."""
+        if "LEASE_TOKEN_KEY" in os.environ or "LEASE_TOKEN_KEY_FILE" in os.environ:
+            return {"token_key": os.environ.get("LEASE_TOKEN_KEY"), "token_key_file": os.environ.get("LEASE_TOKEN_KEY_FILE")}
+        return {}
+
     def prepare(self):
         """Tables and topics."""
         self.ctl("migrate")
@@ -122,6 +128,7 @@ class Place:
         for reader in self._open:
             reader.close()
         self.database.drop()
+        self.postgres.drop_logins()
         self.kafka.delete_topics({name for name in self.kafka.topics() if name.startswith(self.prefix)}
                                  if self.prefix else set())
 

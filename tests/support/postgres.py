@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import signal
+import urllib.parse
 
 import psycopg2
 import psycopg2.extensions
@@ -47,6 +48,15 @@ class Database:
         self.server = server
         self.name = name
         self.conninfo = server.conninfo(name)
+
+    def uri(self):
+        """The conninfo in one word: needs no quotes in a shell or an environment file."""
+        parts = psycopg2.extensions.parse_dsn(self.conninfo)
+        quoted = {key: urllib.parse.quote(value, safe="") for key, value in parts.items()}
+        account = quoted.pop("user", "") + (f":{quoted.pop('password')}" if "password" in quoted else "")
+        place = quoted.pop("host", "") + (f":{quoted.pop('port')}" if "port" in quoted else "")
+        rest = "&".join(f"{key}={value}" for key, value in quoted.items() if key != "dbname")
+        return f"postgresql://{account + '@' if account else ''}{place}/{quoted.get('dbname', '')}{'?' + rest if rest else ''}"
 
     def connect(self, conninfo=None):
         connection = psycopg2.connect(conninfo or self.conninfo)

@@ -1,6 +1,8 @@
 """The system that `dev` runs things on: one PostgreSQL server and one Kafka broker, throwaway or given.
 
     system.py run [options] -- COMMAND ...   runs a command with LEASE_TEST_BROKERS, LEASE_TEST_DATABASE, LEASE_TEST_BIN set
+    system.py up [options] [--env FILE]      migrates, makes topics, starts a coordinator, and stays until told to stop
+    system.py demo [options]                 the same, and plays a story on it
 
 Whatever was started is stopped when the command ends, when we are told to stop, and (by the kernel) when we die.
 The process adopts every orphan below it, so that nothing which a test leaves behind survives.
@@ -18,8 +20,10 @@ import sys
 import tempfile
 
 from kafka import GivenKafka, Kafka
-from postgres import GivenPostgres, Postgres
+from place import Place
+from postgres import Database, GivenPostgres, Postgres
 from processes import end_descendants
+from story import play
 
 PR_SET_CHILD_SUBREAPER = 36
 FOLDER_PREFIX = "leasehold-"
@@ -160,6 +164,71 @@ def run_on_system(options):
             return code
 
 
+def given_database(postgres):
+    """The database that the conninfo of a given server names."""
+    return Database(postgres, postgres.query("SELECT current_database()")[0][0])
+
+
+def write_environment(path, place, coordinator):
+    """KEY=value lines, written at once: whoever waits for the file finds it whole."""
+    fresh = f"{path}.{os.getpid()}"
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(f"LEASE_BROKERS={place.kafka.brokers}\n"
+                   f"LEASE_DATABASE={place.database.uri()}\n"
+                   f"LEASE_HTTP=127.0.0.1:{coordinator.port}\n")
+    os.rename(fresh, path)
+
+
+def stay_up(options):
+    """The system for somebody to play with, until Ctrl-C, or until the coordinator ends by itself."""
+    with temporary_folder() as folder:
+        with System(folder, options.broker, options.database, quick=False) as system:
+            database = given_database(system.postgres) if options.database else system.postgres.create_database("leasehold")
+            place = Place(system.postgres, system.kafka, options.build, f"{folder}/place", prefix="", database=database)
+            place.prepare()
+            coordinator = place.coordinator(**place.token_key_setting()).start()
+            ctl = os.path.relpath(place.program("leasectl"))
+            tell(f"""everything is ready; Ctrl-C stops it
+
+  export LEASE_BROKERS={place.kafka.brokers}
+  export LEASE_DATABASE='{database.uri()}'
+  export LEASE_HTTP=127.0.0.1:{coordinator.port}
+
+  {ctl} send --help          how to send a command
+  {ctl} tail                 what comes out
+  {ctl} ls                   the leases
+  psql "$LEASE_DATABASE" -c 'TABLE lease.timeline'
+  curl http://127.0.0.1:{coordinator.port}/readyz   (also /metrics, /livez)
+""")
+            if options.env:
+                write_environment(options.env, place, coordinator)
+            try:
+                code = coordinator.child.process.wait()
+            except SystemExit:
+                tell("stopping")
+                coordinator.stop()
+                return 0
+            tell(f"dev: the coordinator ended by itself with {code}; the end of its log:\n{coordinator.child.log_tail()}")
+            system.keep_logs()
+            return 70
+
+
+def show_demo(options):
+    """The story, in a database and topics of its own, also on a given server."""
+    with temporary_folder() as folder:
+        with System(folder, options.broker, options.database, quick=True) as system:
+            place = Place(system.postgres, system.kafka, options.build, f"{folder}/place",
+                          prefix="" if system.kafka.is_throwaway else None)
+            try:
+                play(place, tell)
+            except BaseException:
+                system.keep_logs()
+                raise
+            finally:
+                place.close()
+            return 0
+
+
 def parse(words):
     parser = argparse.ArgumentParser(prog="system.py", description=__doc__.splitlines()[0])
     parser.add_argument("--broker", help="use this broker")
@@ -171,6 +240,10 @@ def parse(words):
     run = commands.add_parser("run")
     run.add_argument("command", nargs="+")
     run.set_defaults(handler=run_on_system)
+    up = commands.add_parser("up")
+    up.add_argument("--env", type=os.path.abspath, help="write how to reach the system into this file once it is ready")
+    up.set_defaults(handler=stay_up)
+    commands.add_parser("demo").set_defaults(handler=show_demo)
     return parser.parse_args(words)
 
 
@@ -181,7 +254,7 @@ def main(words):
     code = 70
     try:
         code = options.handler(options)
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:
         tell(f"dev: {error}")
     finally:
         for left in end_descendants():
