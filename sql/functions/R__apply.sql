@@ -55,8 +55,8 @@ DECLARE
   rules text[];
 
   -- Kinds, by index.
-  k_kind text[]; k_pool int[]; k_ttl bigint[]; k_attempts int[]; k_backoff bigint[]; k_backoff_max bigint[];
-  steps text[];
+  k_kind text[]; k_pool int[]; k_ttl bigint[]; k_ttl_max bigint[]; k_attempts int[]; k_backoff bigint[]; k_backoff_max bigint[];
+  commands text[]; steps text[];
 
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
   c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[];
@@ -97,41 +97,41 @@ BEGIN
   PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
 
   SELECT outcomes INTO STRICT rules FROM lease.decision;
-  SELECT array_agg(kind ORDER BY kind), array_agg((mode = 'pool')::int ORDER BY kind), array_agg(ttl_ms ORDER BY kind),
-         array_agg(attempts_max ORDER BY kind), array_agg(backoff_base_ms ORDER BY kind), array_agg(backoff_max_ms ORDER BY kind)
-    INTO k_kind, k_pool, k_ttl, k_attempts, k_backoff, k_backoff_max
-    FROM lease.kind;
+  SELECT array_agg(kind), array_agg((mode = 'pool')::int), array_agg(ttl_ms), array_agg(ttl_max_ms),
+         array_agg(attempts_max), array_agg(backoff_base_ms), array_agg(backoff_max_ms)
+    INTO k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max
+    FROM (SELECT * FROM lease.kind ORDER BY kind) kk;
+  SELECT array_agg(command) INTO commands FROM (SELECT command FROM lease.command ORDER BY no) cc;
 
   -- What each command is about. A slot is a lease; slots are numbered in key order, which is the order of locking.
-  SELECT array_agg(c.reason ORDER BY c.ord), array_agg(c.field ORDER BY c.ord), array_agg(c.k ORDER BY c.ord),
-         array_agg(c.cmd ORDER BY c.ord), array_agg(c.key ORDER BY c.ord),
-         array_agg(CASE WHEN c.is_named THEN c.slot END ORDER BY c.ord),
-         array_agg(CASE WHEN c.is_judged THEN c.first END ORDER BY c.ord),
+  SELECT array_agg(c.reason), array_agg(c.field), array_agg(c.k), array_agg(c.cmd), array_agg(c.key),
+         array_agg(CASE WHEN c.is_named THEN c.slot END),
+         array_agg(CASE WHEN c.is_judged THEN c.first END),
          coalesce(bool_or(c.is_judged AND c.cmd = 9), false),
          coalesce(max(CASE WHEN c.is_named THEN c.slot END), 0)
     INTO c_reason, c_field, c_kind, c_cmd, c_key, c_slot, c_first, has_claims, slots
-    FROM (SELECT b.*, dense_rank() OVER (ORDER BY b.is_named DESC, b.kind, b.subject)::int AS slot,
-                 min(b.ord) OVER (PARTITION BY b.is_judged, b.key) AS first
+    FROM (SELECT b.*, (dense_rank() OVER (ORDER BY b.is_named DESC, b.kind, b.subject))::int AS slot,
+                 (min(b.ord) OVER (PARTITION BY b.is_judged, b.key))::int AS first
           FROM (SELECT a.*, a.reason IS NULL AND a.cmd >= 0 AS is_judged, a.reason IS NULL AND a.cmd <> 9 AS is_named
-                FROM (SELECT c.ord::int, c.kind COLLATE "C" AS kind, c.subject COLLATE "C" AS subject,
-                             array_position(k_kind, c.kind) AS k,
-                             CASE WHEN c.command = 'lapse' THEN -1 ELSE cc.no::int END AS cmd,
-                             CASE WHEN c.command <> 'lapse' AND c.verdict IS DISTINCT FROM 'dead_letter' THEN
-                               encode(substr(sha256(convert_to(c.source || E'\x01' || c.message_id, 'UTF8')), 1, 16), 'hex')::uuid
+                FROM (SELECT d.ord, d.kind, d.subject, d.k, d.cmd,
+                             CASE WHEN d.cmd >= 0 AND d.verdict IS DISTINCT FROM 'dead_letter' THEN
+                               encode(substr(sha256(convert_to(d.source || E'\x01' || d.message_id, 'UTF8')), 1, 16), 'hex')::uuid
                              END AS key,
-                             CASE WHEN c.verdict IS NOT NULL THEN coalesce(c.reason, 'unspecified')
-                                  WHEN kk.kind IS NULL THEN 'unknown_kind'
-                                  WHEN c.command <> 'lapse' AND (CASE WHEN c.command = 'claim' THEN kk.mode <> 'pool'
-                                       ELSE cc.no IS NULL OR rules[((kk.mode = 'pool')::int * 256 + cc.no) * 2 + 1] IS NULL END) THEN 'wrong_kind'
-                                  WHEN c.ttl_ms > kk.ttl_max_ms THEN 'ttl_above_maximum'
+                             CASE WHEN d.verdict IS NOT NULL THEN coalesce(d.reason, 'unspecified')
+                                  WHEN d.k IS NULL THEN 'unknown_kind'
+                                  WHEN d.cmd = 9 AND k_pool[d.k] = 0 OR d.cmd IS NULL
+                                       OR d.cmd BETWEEN 0 AND 8 AND rules[(k_pool[d.k] * 256 + d.cmd) * 2 + 1] IS NULL THEN 'wrong_kind'
+                                  WHEN d.ttl_ms > k_ttl_max[d.k] THEN 'ttl_above_maximum'
                              END AS reason,
-                             CASE WHEN c.verdict IS NOT NULL THEN c.field
-                                  WHEN c.ttl_ms > kk.ttl_max_ms THEN 'ttl_ms'
-                                  ELSE 'type' END AS field
-                      FROM unnest(p_kind, p_command, p_subject, p_source, p_message_id, p_ttl_ms, p_verdict, p_reason, p_field)
-                           WITH ORDINALITY AS c (kind, command, subject, source, message_id, ttl_ms, verdict, reason, field, ord)
-                      LEFT JOIN lease.kind kk ON kk.kind = c.kind
-                      LEFT JOIN lease.command cc ON cc.command = c.command) AS a) AS b) AS c;
+                             CASE WHEN d.verdict IS NOT NULL THEN d.field WHEN d.ttl_ms > k_ttl_max[d.k] THEN 'ttl_ms' ELSE 'type' END AS field
+                      FROM (SELECT c.*, array_position(k_kind, c.kind) AS k,
+                                   CASE WHEN c.command = 'lapse' THEN -1 ELSE array_position(commands, c.command) - 1 END AS cmd
+                              FROM unnest(p_kind::text[] COLLATE "C", p_command, p_subject::text[] COLLATE "C", p_source, p_message_id, p_ttl_ms, p_verdict, p_reason, p_field)
+                                   WITH ORDINALITY AS c (kind, command, subject, source, message_id, ttl_ms, verdict, reason, field, ord)
+                            OFFSET 0) AS d
+                      OFFSET 0) AS a   -- OFFSET 0: or the planner would compute these anew wherever they are used
+                OFFSET 0) AS b
+           ORDER BY b.ord) AS c;
   has_resources := coalesce(cardinality(p_resource), 0) + coalesce(cardinality(p_table), 0) > 0;
 
   -- Were any of them answered before? Every slot of the window is looked at.
