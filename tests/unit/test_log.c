@@ -1,0 +1,211 @@
+/* log: one event is one line, whatever the values hold and however many threads write. jansson is the oracle for JSON. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <pthread.h>
+
+#include "common/log.h"
+
+struct fixture {
+    struct log log;
+    int file;
+    char text[1 << 20];
+};
+
+static void open_log(struct fixture *fixture, enum log_format format, enum log_level level) {
+    fixture->file = memfd_create("log", MFD_CLOEXEC);
+    assert_true(fixture->file >= 0);
+    log_init(&fixture->log, fixture->file, format, level);
+}
+
+/* What was written so far, less the time at the front of a logfmt line. */
+static const char *written(struct fixture *fixture) {
+    ssize_t size = pread(fixture->file, fixture->text, sizeof fixture->text - 1, 0);
+    assert_true(size >= 0);
+    fixture->text[size] = '\0';
+    return fixture->text;
+}
+
+static const char *without_time(const char *line) {
+    assert_int_equal(strncmp(line, "time=", 5), 0);
+    return strchr(line, ' ') + 1;
+}
+
+static int set_up(void **state) {
+    *state = calloc(1, sizeof(struct fixture));
+    return *state == NULL;
+}
+
+static int tear_down(void **state) {
+    struct fixture *fixture = *state;
+    log_release(&fixture->log);
+    close(fixture->file);
+    free(fixture);
+    return 0;
+}
+
+static void test_log__logfmt_quotes_only_what_needs_it(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_INFO);
+    log_write(&fixture->log, LOG_INFO, "batch committed", "topic", "a.b-c/0", "count", LOG_N(-7), "empty", "", "pair", "a=b",
+              NULL);
+    assert_string_equal(without_time(written(fixture)),
+                        "level=info event=\"batch committed\" topic=a.b-c/0 count=-7 empty=\"\" pair=\"a=b\"\n");
+}
+
+static void test_log__a_value_cannot_forge_a_second_line(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_INFO);
+    log_write(&fixture->log, LOG_WARNING, "refused", "why", "x\ntime=now level=error event=\"\x1b[2J\xff", NULL);
+    assert_string_equal(
+        without_time(written(fixture)),
+        "level=warning event=refused why=\"x\\ntime=now level=error event=\\\"\\u001b[2J\xEF\xBF\xBD\"\n");
+}
+
+static void test_log__json_lines_are_objects(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_JSON, LOG_DEBUG);
+    log_write(&fixture->log, LOG_DEBUG, "event \"1\"", "a", "\\\n\x01", "b", "ü\xC3", NULL);
+    json_error_t why;
+    json_t *line = json_loads(written(fixture), JSON_REJECT_DUPLICATES, &why);
+    assert_non_null(line);
+    assert_string_equal(json_string_value(json_object_get(line, "level")), "debug");
+    assert_string_equal(json_string_value(json_object_get(line, "event")), "event \"1\"");
+    assert_string_equal(json_string_value(json_object_get(line, "a")), "\\\n\x01");
+    assert_string_equal(json_string_value(json_object_get(line, "b")), "ü\xEF\xBF\xBD");
+    assert_int_equal(strlen(json_string_value(json_object_get(line, "time"))), 27);
+    json_decref(line);
+}
+
+static void test_log__lines_below_the_level_are_not_written(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_WARNING);
+    log_write(&fixture->log, LOG_INFO, "quiet", NULL);
+    assert_string_equal(written(fixture), "");
+    assert_false(log_is_enabled(&fixture->log, LOG_INFO));
+    log_set_level(&fixture->log, LOG_DEBUG);
+    log_write(&fixture->log, LOG_DEBUG, "loud", NULL);
+    assert_string_equal(without_time(written(fixture)), "level=debug event=loud\n");
+}
+
+static void test_log__a_pair_without_value_is_left_out(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_INFO);
+    log_write(&fixture->log, LOG_INFO, "e", "gone", NULL, "kept", "1", NULL);
+    assert_string_equal(without_time(written(fixture)), "level=info event=e kept=1\n");
+}
+
+static void test_log__a_long_value_is_cut_at_a_character(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_INFO);
+    char value[3 * LOG_VALUE_MAX];
+    memset(value, 'x', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    memcpy(value + LOG_VALUE_MAX - 1, "🙂", 4);
+    log_write(&fixture->log, LOG_INFO, "e", "v", value, NULL);
+    const char *line = without_time(written(fixture));
+    assert_null(strstr(line, "\xEF\xBF\xBD"));
+    assert_string_equal(line + strlen(line) - strlen("x…\"\n"), "x…\"\n");
+    assert_true(strlen(line) < LOG_VALUE_MAX + 64);
+}
+
+static void test_log__an_error_brings_its_kind_code_and_message(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_INFO);
+    struct error error;
+    error_set(&error, ERROR_RETRY, "connection_lost", "gone away");
+    log_error(&fixture->log, LOG_ERROR, "lane stops", &error, "lane", "2", NULL);
+    assert_string_equal(without_time(written(fixture)),
+                        "level=error event=\"lane stops\" kind=retry code=connection_lost error=\"gone away\" lane=2\n");
+}
+
+enum { THREADS = 4, LINES = 200 };
+
+static void *write_lines(void *context) {
+    char value[1500];
+    memset(value, 'x', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    for (int i = 0; i < LINES; i++)
+        log_write(context, LOG_INFO, "e", "v", value, NULL);
+    return NULL;
+}
+
+/* A pipe that the reader empties slowly and the writers do not block on: lines wait, and are whole. */
+static void test_log__threads_do_not_mix_lines_on_a_full_pipe(void **state) {
+    struct fixture *fixture = *state;
+    fixture->file = memfd_create("unused", MFD_CLOEXEC);
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    log_init(&fixture->log, ends[1], LOG_FORMAT_JSON, LOG_INFO);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, write_lines, &fixture->log);
+    FILE *reader = fdopen(ends[0], "r");
+    char line[4096];
+    for (int i = 0; i < THREADS * LINES; i++) {
+        assert_non_null(fgets(line, sizeof line, reader));
+        json_error_t why;
+        json_t *object = json_loads(line, 0, &why);
+        assert_non_null(object);
+        json_decref(object);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(fixture->log.lost, 0);
+    fclose(reader);
+    close(ends[1]);
+}
+
+static void test_log__a_line_that_cannot_be_written_is_counted(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_INFO);
+    fixture->log.file = -1;
+    log_write(&fixture->log, LOG_INFO, "e", NULL);
+    assert_int_equal(fixture->log.lost, 1);
+    log_write(NULL, LOG_ERROR, "no log is no crash", NULL);
+}
+
+static void test_log__names_parse_back(void **state) {
+    struct fixture *fixture = *state;
+    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_INFO);
+    for (int i = LOG_DEBUG; i <= LOG_ERROR; i++) {
+        enum log_level level;
+        assert_true(log_level_parse(log_level_name((enum log_level)i), &level));
+        assert_int_equal(level, i);
+    }
+    enum log_level level;
+    enum log_format format;
+    assert_false(log_level_parse("warn", &level));
+    assert_false(log_format_parse("text", &format));
+    assert_true(log_format_parse("json", &format));
+    assert_int_equal(format, LOG_FORMAT_JSON);
+}
+
+#define LOG_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LOG_TEST(test_log__logfmt_quotes_only_what_needs_it),
+        LOG_TEST(test_log__a_value_cannot_forge_a_second_line),
+        LOG_TEST(test_log__json_lines_are_objects),
+        LOG_TEST(test_log__lines_below_the_level_are_not_written),
+        LOG_TEST(test_log__a_pair_without_value_is_left_out),
+        LOG_TEST(test_log__a_long_value_is_cut_at_a_character),
+        LOG_TEST(test_log__an_error_brings_its_kind_code_and_message),
+        LOG_TEST(test_log__threads_do_not_mix_lines_on_a_full_pipe),
+        LOG_TEST(test_log__a_line_that_cannot_be_written_is_counted),
+        LOG_TEST(test_log__names_parse_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
