@@ -25,15 +25,15 @@ struct db;
 struct db_result;
 
 struct db_options {
-	const char *conninfo;         /* as libpq reads it; several hosts are tried in turn, each with its share of the time */
-	const char *application_name;
-	int connect_ms;               /* for the whole connection, all hosts together; 0: 5000 */
-	int deadline_ms;              /* our own bound on every call; 0: 30000, < 0: none (migrations) */
-	int statement_timeout_ms;     /* 0: 20000, < 0: off */
-	int lock_timeout_ms;          /* 0: 5000, < 0: off */
-	int idle_in_transaction_ms;   /* keep it shorter than the group's session timeout (F15); 0: 5000, < 0: off */
-	int tcp_user_timeout_ms;      /* 0: 10000 */
-	bool show_server_text;        /* leasectl only: errors carry the server's whole primary message */
+    const char *conninfo;         /* as libpq reads it; several hosts are tried in turn, each with its share of the time */
+    const char *application_name;
+    int connect_ms;               /* for the whole connection, all hosts together; 0: 5000 */
+    int deadline_ms;              /* our own bound on every call; 0: 30000, < 0: none (migrations) */
+    int statement_timeout_ms;     /* 0: 20000, < 0: off */
+    int lock_timeout_ms;          /* 0: 5000, < 0: off */
+    int idle_in_transaction_ms;   /* keep it shorter than the group's session timeout (F15); 0: 5000, < 0: off */
+    int tcp_user_timeout_ms;      /* 0: 10000 */
+    bool show_server_text;        /* leasectl only: errors carry the server's whole primary message */
 };
 
 /* ---- connection ---- */
@@ -62,16 +62,16 @@ enum db_type { DB_BOOL, DB_INT4, DB_INT8, DB_TEXT, DB_BYTEA, DB_UUID, DB_TIMESTA
  * An array is begun, filled with db_item_*, and ended; nothing else may be added in between.
  */
 struct db_params {
-	unsigned char *bytes;
-	size_t size, capacity;
-	int count;
-	size_t offset[DB_PARAMS_MAX];
-	int length[DB_PARAMS_MAX];      /* -1: NULL */
-	unsigned int type[DB_PARAMS_MAX]; /* type oid, array oid for arrays */
-	/* the open array */
-	enum db_type item_type;
-	size_t items, header;
-	bool is_array_open, has_null_item;
+    unsigned char *bytes;
+    size_t size, capacity;
+    int count;
+    size_t offset[DB_PARAMS_MAX];
+    int length[DB_PARAMS_MAX];      /* -1: NULL */
+    unsigned int type[DB_PARAMS_MAX]; /* type oid, array oid for arrays */
+    /* the open array */
+    enum db_type item_type;
+    size_t items, header;
+    bool is_array_open, has_null_item;
 };
 
 void db_params_init(struct db_params *params);
@@ -120,13 +120,17 @@ bool db_execute(struct db *db, const char *sql, struct error *error);
 /* ---- transactions ---- */
 
 enum db_commit {
-	COMMIT_DONE,     /* the server surely committed */
-	COMMIT_REFUSED,  /* the server surely did not; the error says why */
-	COMMIT_IN_DOUBT, /* nobody knows: connect again and read the consumed offset (F3, F4, F5) */
+    COMMIT_DONE,     /* the server surely committed */
+    COMMIT_REFUSED,  /* the server surely did not; the error says why */
+    COMMIT_IN_DOUBT, /* nobody knows: connect again and read the consumed offset (F3, F4, F5) */
 };
 
 bool db_begin(struct db *db, struct error *error);
+/* Sends COMMIT and waits for its answer: both calls below in one. */
 enum db_commit db_commit(struct db *db, struct error *error);
+/* COMMIT_DONE here means sent whole; anything else is final. For those who want to look up between the two. */
+enum db_commit db_commit_send(struct db *db, struct error *error);
+enum db_commit db_commit_wait(struct db *db, struct error *error);
 /* Ends the transaction if there is one and the connection works. After false the connection is broken. */
 bool db_rollback(struct db *db, struct error *error);
 
@@ -164,8 +168,8 @@ const char *db_array_text(const struct db_result *result, size_t row, size_t col
 enum db_wait { DB_WAIT_NOTIFIED, DB_WAIT_TIMEOUT, DB_WAIT_WOKEN, DB_WAIT_LOST };
 
 struct db_notification {
-	char channel[64];
-	char payload[256]; /* cut when longer */
+    char channel[64];
+    char payload[256]; /* cut when longer */
 };
 
 /*

@@ -71,7 +71,7 @@ class Place:
     def prepare(self):
         """Tables and topics."""
         self.ctl("migrate")
-        self.ctl("topics", "--apply")
+        self.ctl("topics")
         return self
 
     def coordinator(self, **settings):

@@ -1,0 +1,87 @@
+/* One input partition; see partition.h. */
+#include "coordinator/partition.h"
+
+#include "common/buf.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+struct partition *partition_new(const char *topic, int32_t number, struct lane *lane) {
+    struct partition *partition = memory_alloc(sizeof *partition);
+    partition->topic = memory_copy_text(topic);
+    partition->number = number;
+    partition->lane = lane;
+    partition->published = PARTITION_NEVER;
+    atomic_init(&partition->committed, PARTITION_NEVER);
+    atomic_init(&partition->generation, 1);
+    return partition;
+}
+
+void partition_free(struct partition *partition) {
+    if (partition == NULL)
+        return;
+    free(partition->topic);
+    free(partition);
+}
+
+void partition_invalidate(struct partition *partition) {
+    atomic_fetch_add(&partition->generation, 1);
+}
+
+void partition_refuse(struct partition *partition, uint64_t generation) {
+    uint64_t expected = generation;
+    if (atomic_compare_exchange_strong(&partition->generation, &expected, generation + 1))
+        atomic_store(&partition->is_refused, true);
+}
+
+bool partition_is_current(struct partition *partition, uint64_t generation) {
+    return atomic_load(&partition->generation) == generation;
+}
+
+int64_t partition_checksum(const struct message *message) {
+    uLong sum = crc32_z(0, NULL, 0);
+    if (message->key != NULL)
+        sum = crc32_z(sum, message->key, message->key_size);
+    if (message->value != NULL)
+        sum = crc32_z(sum, message->value, message->value_size);
+    return (int64_t)sum;
+}
+
+bool partition_judge_place(const struct partition_evidence *evidence, int64_t *ret_start, bool *ret_compare,
+                           struct error *error) {
+    if (evidence->partitions_known > 0 && evidence->partitions_known != evidence->partitions_now)
+        return error_set(error, ERROR_FATAL, "partition_count_changed",
+                         "the topic has %" PRId32 " partitions, it had %" PRId32
+                         " when it was first consumed: keys may have moved",
+                         evidence->partitions_now, evidence->partitions_known);
+    *ret_compare = false;
+    if (evidence->next_offset == PARTITION_NEVER) {
+        *ret_start = evidence->low;
+        return true;
+    }
+    if (evidence->next_offset < evidence->low)
+        return error_set(error, ERROR_FATAL, "offset_before_log",
+                         "the next offset is %" PRId64 ", the log begins at %" PRId64 ": records are gone unread",
+                         evidence->next_offset, evidence->low);
+    if (evidence->next_offset > evidence->high)
+        return error_set(error, ERROR_FATAL, "offset_beyond_log",
+                         "the next offset is %" PRId64 ", the log ends at %" PRId64
+                         ": it was truncated or the topic recreated",
+                         evidence->next_offset, evidence->high);
+    *ret_start = evidence->next_offset;
+    /* At the very beginning of what is left, the record before is gone with time and nothing can be compared. */
+    *ret_compare = evidence->last_offset >= evidence->low;
+    return true;
+}
+
+bool partition_judge_record(const struct partition_evidence *evidence, struct error *error) {
+    if (!evidence->has_record || evidence->record_offset != evidence->last_offset)
+        return error_set(error, ERROR_FATAL, "topic_recreated",
+                         "no record stands at offset %" PRId64 ", where the last one consumed was", evidence->last_offset);
+    if (evidence->record_timestamp != evidence->last_timestamp || evidence->record_checksum != evidence->last_checksum)
+        return error_set(error, ERROR_FATAL, "topic_recreated",
+                         "the record at offset %" PRId64 " is not the one that was consumed there", evidence->last_offset);
+    return true;
+}

@@ -1,0 +1,284 @@
+/* A thread that turns lapsed leases over; see reaper.h. */
+#include "coordinator/reaper.h"
+
+#include "common/backoff.h"
+#include "common/buf.h"
+#include "common/clock.h"
+#include "common/crash.h"
+#include "common/db.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    REAP_LIMIT = 1000,          /* leases of one transaction: a few ten ms, so that lanes are not kept waiting longer */
+    HOUSEKEEP_MS = 60 * 1000,
+    DEADLINE_MS = 20 * 1000,
+    HOUSEKEEP_DEADLINE_MS = 120 * 1000, /* dropping a partition may wait for a reader */
+    SKIPPED_US = 5000, /* a lapse that is due and was not turned over is in another's hands: look again then */
+    RETRY_BASE_MS = 20,
+    RETRY_MAXIMUM_MS = 2000,
+};
+
+struct reaper {
+    struct reaper_options options;
+    struct db *db;
+    struct backoff backoff;
+    int64_t lost_at_ms;
+    int64_t offset_us;   /* database clock − monotonic clock, as last seen */
+    int64_t next_us;     /* database time of the earliest lapse known; INT64_MAX: none */
+    int64_t looked_ms;   /* monotonic */
+    int64_t housekept_ms;
+    _Atomic int64_t noted_us; /* earliest expiry that lanes told since the last look */
+    _Atomic bool is_stopping;
+    int wake_fd;
+    pthread_t thread;
+};
+
+static int64_t now_ms(void) {
+    return clock_monotonic_us() / 1000;
+}
+
+static void wake(struct reaper *reaper) {
+    const uint64_t one = 1;
+    ssize_t written = write(reaper->wake_fd, &one, sizeof one);
+    (void)written; /* full means that it is awake anyway */
+}
+
+void reaper_note(struct reaper *reaper, int64_t expiry_us) {
+    int64_t known = atomic_load(&reaper->noted_us);
+    while (expiry_us < known)
+        if (atomic_compare_exchange_weak(&reaper->noted_us, &known, expiry_us)) {
+            wake(reaper);
+            return;
+        }
+}
+
+int64_t reaper_parse_payload(const char *payload) {
+    const char *space = strchr(payload, ' ');
+    char *end;
+    if (space == NULL || space[1] == '\0')
+        return INT64_MAX;
+    errno = 0;
+    long long ms = strtoll(space + 1, &end, 10);
+    if (errno != 0 || *end != '\0' || ms <= 0 || ms > INT64_MAX / 1000)
+        return INT64_MAX;
+    return (int64_t)ms * 1000;
+}
+
+/* ---- the connection ---- */
+
+static void drop_connection(struct reaper *reaper) {
+    if (reaper->db != NULL)
+        reaper->lost_at_ms = now_ms();
+    db_free(reaper->db);
+    reaper->db = NULL;
+}
+
+static bool open_connection(struct reaper *reaper, struct error *error) {
+    if (db_is_usable(reaper->db))
+        return true;
+    drop_connection(reaper);
+    const struct db_options options = {
+        .conninfo = reaper->options.database,
+        .application_name = reaper->options.application_name,
+        .connect_ms = 3000,
+        .deadline_ms = DEADLINE_MS,
+        .statement_timeout_ms = HOUSEKEEP_DEADLINE_MS,
+        .idle_in_transaction_ms = reaper->options.idle_in_transaction_ms,
+    };
+    reaper->next_us = INT64_MIN; /* whatever was known, others may have granted since */
+    if (!db_connect(&options, &reaper->db, error))
+        return false;
+    if (reaper->options.admit(reaper->options.admit_context, reaper->db, reaper->lost_at_ms, error) &&
+        db_execute(reaper->db, "LISTEN lease_journal", error))
+        return true;
+    db_free(reaper->db); /* not admitted: nothing may be done on it */
+    reaper->db = NULL;
+    return false;
+}
+
+/* ---- one look ---- */
+
+static const char reap_sql[] = "SELECT turned, granted, next_check, now FROM lease.reap($1)";
+
+struct look {
+    int turned, granted;
+    int64_t next_us, now_us;
+};
+
+static bool reap_in_transaction(struct reaper *reaper, struct look *ret_look, struct error *error) {
+    struct db_params params;
+    struct db_result *rows = NULL;
+    db_params_init(&params);
+    db_param_int4(&params, REAP_LIMIT);
+    bool is_good = db_query(reaper->db, "reap", reap_sql, &params, &rows, error);
+    db_params_release(&params);
+    if (!is_good)
+        return false;
+    ret_look->turned = db_int4(rows, 0, 0);
+    ret_look->granted = db_int4(rows, 0, 1);
+    ret_look->next_us = db_is_null(rows, 0, 2) ? INT64_MAX : db_timestamptz(rows, 0, 2);
+    ret_look->now_us = db_timestamptz(rows, 0, 3);
+    db_result_free(rows);
+    if (CRASH_POINT("reaper.picked"))
+        return error_set(error, ERROR_RETRY, "crash_point", "reaper.picked");
+    return true;
+}
+
+static bool look(struct reaper *reaper, struct look *ret_look, struct error *error) {
+    if (!db_begin(reaper->db, error))
+        return false;
+    if (!reap_in_transaction(reaper, ret_look, error)) {
+        struct error ignored = {0};
+        if (!db_rollback(reaper->db, &ignored))
+            drop_connection(reaper);
+        return false;
+    }
+    /* A commit in doubt needs no answer here: what was turned over, or not, is seen at the next look. */
+    return db_commit(reaper->db, error) == COMMIT_DONE;
+}
+
+static bool look_once(struct reaper *reaper, struct error *error) {
+    struct look found = {0};
+    atomic_store(&reaper->noted_us, INT64_MAX);
+    int64_t due_us = reaper->next_us;
+    if (!look(reaper, &found, error))
+        return false;
+    reaper->looked_ms = now_ms();
+    reaper->offset_us = found.now_us - clock_monotonic_us();
+    bool is_more = found.turned >= REAP_LIMIT;
+    reaper->next_us = is_more ? INT64_MIN : found.next_us;
+    if (!is_more && found.turned == 0 && reaper->next_us <= found.now_us)
+        reaper->next_us = found.now_us + SKIPPED_US;
+    reaper->options.events.looked(reaper->options.events.context);
+    if (found.turned > 0 || found.granted > 0) {
+        int64_t late_us = due_us > 0 && due_us < found.now_us ? found.now_us - due_us : 0;
+        reaper->options.events.reaped(reaper->options.events.context, found.turned, found.granted, late_us);
+    }
+    return true;
+}
+
+static bool housekeep_when_due(struct reaper *reaper, struct error *error) {
+    if (now_ms() < reaper->housekept_ms + HOUSEKEEP_MS)
+        return true;
+    reaper->housekept_ms = now_ms();
+    db_set_deadline(reaper->db, HOUSEKEEP_DEADLINE_MS);
+    bool is_good = db_execute(reaper->db, "SELECT lease.housekeep()", error);
+    db_set_deadline(reaper->db, DEADLINE_MS);
+    return is_good;
+}
+
+/* ---- between two looks ---- */
+
+static int64_t ms_until_next_look(const struct reaper *reaper) {
+    int64_t poll_left_ms = reaper->looked_ms + reaper->options.poll_ms - now_ms();
+    int64_t noted_us = atomic_load(&reaper->noted_us);
+    int64_t next_us = noted_us < reaper->next_us ? noted_us : reaper->next_us;
+    if (next_us == INT64_MIN || poll_left_ms <= 0)
+        return 0;
+    if (next_us == INT64_MAX)
+        return poll_left_ms;
+    int64_t left_us = next_us - (clock_monotonic_us() + reaper->offset_us);
+    if (left_us <= 0)
+        return 0;
+    int64_t left_ms = (left_us + 999) / 1000;
+    return left_ms < poll_left_ms ? left_ms : poll_left_ms;
+}
+
+static void clear_wake(struct reaper *reaper) {
+    uint64_t count;
+    ssize_t size = read(reaper->wake_fd, &count, sizeof count);
+    (void)size;
+}
+
+/* Until it is time for the next look. False when the connection is lost. */
+static bool wait_for_next_look(struct reaper *reaper, struct error *error) {
+    for (;;) {
+        int64_t left_ms = ms_until_next_look(reaper);
+        struct db_notification notification;
+        if (left_ms <= 0 || atomic_load(&reaper->is_stopping))
+            return true;
+        switch (db_wait(reaper->db, (int)left_ms, reaper->wake_fd, &notification, error)) {
+        case DB_WAIT_NOTIFIED: {
+            int64_t expiry_us = reaper_parse_payload(notification.payload);
+            if (expiry_us < reaper->next_us)
+                reaper->next_us = expiry_us;
+            break;
+        }
+        case DB_WAIT_WOKEN:
+            clear_wake(reaper);
+            break;
+        case DB_WAIT_TIMEOUT:
+            break;
+        case DB_WAIT_LOST:
+            return false;
+        }
+    }
+}
+
+static void wait_before_retry(struct reaper *reaper, const struct error *error) {
+    reaper->options.events.retries(reaper->options.events.context, error);
+    int64_t until_ms = now_ms() + backoff_next_ms(&reaper->backoff);
+    for (int64_t left; !atomic_load(&reaper->is_stopping) && (left = until_ms - now_ms()) > 0;) {
+        struct pollfd slot = {.fd = reaper->wake_fd, .events = POLLIN};
+        if (poll(&slot, 1, (int)left) > 0)
+            clear_wake(reaper);
+    }
+}
+
+static bool turn(struct reaper *reaper, struct error *error) {
+    return open_connection(reaper, error) && look_once(reaper, error) && housekeep_when_due(reaper, error) &&
+           wait_for_next_look(reaper, error);
+}
+
+static void *reaper_main(void *argument) {
+    struct reaper *reaper = argument;
+    while (!atomic_load(&reaper->is_stopping)) {
+        struct error error = {0};
+        if (turn(reaper, &error)) {
+            backoff_reset(&reaper->backoff);
+            continue;
+        }
+        if (error.kind == ERROR_FATAL) {
+            reaper->options.events.failed(reaper->options.events.context, &error);
+            break;
+        }
+        if (!db_is_usable(reaper->db) || strcmp(error.code, "LE001") == 0)
+            drop_connection(reaper);
+        wait_before_retry(reaper, &error);
+    }
+    drop_connection(reaper);
+    return NULL;
+}
+
+struct reaper *reaper_new(const struct reaper_options *options) {
+    struct reaper *reaper = memory_alloc(sizeof *reaper);
+    reaper->options = *options;
+    reaper->next_us = INT64_MIN;
+    reaper->housekept_ms = now_ms() - HOUSEKEEP_MS; /* once at the start */
+    atomic_init(&reaper->noted_us, INT64_MAX);
+    atomic_init(&reaper->is_stopping, false);
+    backoff_init(&reaper->backoff, RETRY_BASE_MS, RETRY_MAXIMUM_MS, (uint64_t)clock_monotonic_us());
+    reaper->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    memory_or_exit(reaper->wake_fd < 0 ? NULL : reaper);
+    int failed = pthread_create(&reaper->thread, NULL, reaper_main, reaper);
+    memory_or_exit(failed != 0 ? NULL : reaper);
+    return reaper;
+}
+
+void reaper_free(struct reaper *reaper) {
+    if (reaper == NULL)
+        return;
+    atomic_store(&reaper->is_stopping, true);
+    wake(reaper);
+    pthread_join(reaper->thread, NULL);
+    close(reaper->wake_fd);
+    free(reaper);
+}
