@@ -11,6 +11,12 @@ static bool is_gap(char byte) {
     return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
 }
 
+static size_t skip_gap(const char *text, size_t size, size_t at) {
+    while (at < size && is_gap(text[at]))
+        at++;
+    return at;
+}
+
 static bool is_digit(char byte) {
     return byte >= '0' && byte <= '9';
 }
@@ -141,6 +147,10 @@ static bool check_number(struct walk *walk) {
     case NUMBER_ODD: walk->check->odd_numbers++; break;
     case NUMBER_PLAIN: break;
     }
+    /* A number as a member's name would become a valid one by being quoted. */
+    size_t next = skip_gap(walk->text, walk->size, walk->at + size);
+    if (next < walk->size && walk->text[next] == ':')
+        return fault(walk, JSON_FAULT_NUMBER);
     walk->at += size;
     return true;
 }
@@ -247,12 +257,6 @@ void json_text_compact(const char *text, size_t size, struct buf *buf) {
             buf_append(buf, text + at, token);
         at += token;
     }
-}
-
-static size_t skip_gap(const char *text, size_t size, size_t at) {
-    while (at < size && is_gap(text[at]))
-        at++;
-    return at;
 }
 
 /* Where the value at `at` ends: at a comma or a closing bracket of its own level. */

@@ -6,8 +6,6 @@
 #include "common/rfc3339.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,9 +99,11 @@ static void header_text(struct record *record, const char *name, const char *val
 }
 
 static void header_number(struct record *record, const char *name, int64_t value) {
-    char digits[24];
-    snprintf(digits, sizeof digits, "%" PRId64, value);
-    header_text(record, name, digits);
+    struct buf *text = &record->header_text;
+    size_t start = text->size;
+    assert(text->capacity - start > 24);
+    buf_append_number(text, value);
+    add_header(record, name, strlen(name), text->data + start, text->size - start);
 }
 
 static void header_time(struct record *record, const char *name, int64_t us) {

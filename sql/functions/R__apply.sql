@@ -347,6 +347,9 @@ BEGIN
             END LOOP;
             s_dirty[s] := true;
             IF cmd = 0 THEN
+              IF s_fence[s] IS NOT NULL THEN
+                dead_stamps := dead_stamps || s_fence[s];   -- what it covered before is free
+              END IF;
               s_holder[s] := p_holder[i]; s_claim[s] := gen_random_uuid(); s_fence[s] := f; s_since[s] := v_at;
               s_ttl[s] := coalesce(p_ttl_ms[i], k_ttl[k]);
               s_until[s] := v_at + s_ttl[s] * interval '1 ms';
@@ -546,20 +549,24 @@ BEGIN
     END LOOP;
   END LOOP;
 
-  -- The answers to claims: the grants are those of the worker's newest claim in this batch.
-  FOR t IN 1 .. nq LOOP
-    i := q_cmd[t];
-    q_count[t] := 0;
-    IF NOT EXISTS (SELECT 1 FROM unnest(q_cmd) u WHERE u > i AND p_kind[u] = p_kind[i] AND p_subject[u] = p_subject[i]) THEN
-      SELECT count(*) INTO d_count FROM unnest(m_kind, m_holder) u (kind, holder) WHERE u.kind = p_kind[i] AND u.holder = p_subject[i];
-      q_count[t] := d_count;
-      IF coalesce(p_wait_ms[i], 0) = 0 THEN
-        UPDATE lease.demand d SET open_until = '-infinity' WHERE d.kind = p_kind[i] AND d.worker = p_subject[i];
-      END IF;
-    END IF;
-    q_outcome[t] := CASE WHEN q_count[t] > 0 THEN 'granted' WHEN coalesce(p_wait_ms[i], 0) > 0 THEN 'waiting' ELSE 'empty' END;
-    o_outcome[i] := q_outcome[t]; o_event[i] := ne + nm + t;
-  END LOOP;
+  -- The answers to claims: the grants are those of the worker's newest claim in this batch, and a demand that does not wait ends here.
+  IF nq > 0 THEN
+    UPDATE lease.demand d SET open_until = '-infinity'
+      FROM (SELECT p_kind[u] AS kind, p_subject[u] AS worker, max(u) AS last FROM unnest(q_cmd) u GROUP BY 1, 2) q
+     WHERE d.kind = q.kind AND d.worker = q.worker AND coalesce(p_wait_ms[q.last], 0) = 0;
+    FOR r IN
+      SELECT q.t::int AS t, q.cmd, d.credit_total > d.granted_total AND d.open_until >= v_at AS is_open,
+             CASE WHEN q.cmd = max(q.cmd) OVER (PARTITION BY d.kind, d.worker)
+                  THEN (SELECT count(*) FROM unnest(m_kind, m_holder) m (kind, holder) WHERE m.kind = d.kind AND m.holder = d.worker) ELSE 0 END AS count
+        FROM unnest(q_cmd) WITH ORDINALITY q (cmd, t)
+        JOIN lease.demand d ON d.kind = p_kind[q.cmd] AND d.worker = p_subject[q.cmd]
+       ORDER BY q.t
+    LOOP
+      q_count[r.t] := r.count;
+      q_outcome[r.t] := CASE WHEN r.count > 0 THEN 'granted' WHEN r.is_open AND p_wait_ms[r.cmd] > 0 THEN 'waiting' ELSE 'empty' END;
+      o_outcome[r.cmd] := q_outcome[r.t]; o_event[r.cmd] := ne + nm + r.t;
+    END LOOP;
+  END IF;
   IF nq > 0 THEN
     PERFORM lease.remember(c_key, p_digest, c_first, ARRAY(SELECT CASE WHEN u = ANY (q_cmd) THEN o_outcome[u] END FROM generate_series(1, n) u), NULL, NULL);
   END IF;
@@ -646,14 +653,16 @@ CREATE OR REPLACE FUNCTION lease.record_demand(p_kind text[], p_worker text[], p
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
+  -- Tickets in the order of the batch, rows in key order.
   INSERT INTO lease.demand AS d (kind, worker, credit_total, refresh, ttl_ms, open_until, ticket, source, message_id, traceparent)
   SELECT q.kind, q.worker, q.credit_total, q.refresh, coalesce(p_ttl_ms[q.last], kk.ttl_ms),
-         p_at + coalesce(p_wait_ms[q.last], 0) * interval '1 ms', nextval('lease.ticket'), p_source[q.last], p_message_id[q.last], p_traceparent[q.last]
-    FROM (SELECT p_kind[u] COLLATE "C" AS kind, p_worker[u] COLLATE "C" AS worker, min(u) AS first, max(u) AS last,
-                 max(coalesce(p_credit_total[u], 0)) AS credit_total, max(coalesce(p_refresh[u], 0)) AS refresh
-            FROM unnest(p_cmd) AS u GROUP BY 1, 2 ORDER BY 1, 2) AS q
+         p_at + coalesce(p_wait_ms[q.last], 0) * interval '1 ms', q.ticket, p_source[q.last], p_message_id[q.last], p_traceparent[q.last]
+    FROM (SELECT o.*, nextval('lease.ticket') AS ticket
+            FROM (SELECT p_kind[u] COLLATE "C" AS kind, p_worker[u] COLLATE "C" AS worker, min(u) AS first, max(u) AS last,
+                         max(coalesce(p_credit_total[u], 0)) AS credit_total, max(coalesce(p_refresh[u], 0)) AS refresh
+                    FROM unnest(p_cmd) AS u GROUP BY 1, 2 ORDER BY 3) AS o OFFSET 0) AS q
     JOIN lease.kind kk ON kk.kind = q.kind
-   ORDER BY q.first
+   ORDER BY q.kind, q.worker
   ON CONFLICT (kind, worker) DO UPDATE SET
     credit_total = greatest(d.credit_total, EXCLUDED.credit_total),
     refresh = greatest(d.refresh, EXCLUDED.refresh),

@@ -71,7 +71,7 @@ class Place:
     def prepare(self):
         """Tables and topics."""
         self.ctl("migrate")
-        self.ctl("topics")
+        self.ctl("topics", "--apply")
         return self
 
     def coordinator(self, **settings):
