@@ -424,7 +424,7 @@ static void slot_count_taken(struct kafka_consumer *consumer, struct slot *slot,
 
 /* The next record of a partition that is neither paused nor empty. Each has its turn. */
 static rd_kafka_message_t *consumer_take(struct kafka_consumer *consumer) {
-    for (size_t looked = 0; looked <= consumer->slot_count; looked++) {
+    for (size_t looked = 0; consumer->slot_count > 0 && looked <= consumer->slot_count; looked++) {
         if (consumer->turn >= consumer->slot_count)
             consumer->turn = 0;
         struct slot *slot = &consumer->slots[consumer->turn];
