@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "common/kafka_config.h"
+#include "common/kafka_reader.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,5 +18,9 @@
  * missing, code witness_topic_missing; not authorized). */
 bool witness_read(const struct kafka_settings *kafka, const char *topic_prefix, const char *group, int timeout_ms,
                   int64_t *ret_number, int64_t *ret_fence, bool *ret_empty, struct error *error) MUST_USE;
+
+/* The same through a reader that is there already; what it was assigned is replaced. */
+bool witness_look(struct kafka_reader *reader, const char *topic_prefix, int timeout_ms, int64_t *ret_number,
+                  int64_t *ret_fence, bool *ret_empty, struct error *error) MUST_USE;
 
 #endif
