@@ -59,9 +59,9 @@ DECLARE
   commands text[]; steps text[];
 
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
-  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[];
+  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[];
   d_digest bytea[]; d_outcome text[]; d_fence bigint[]; d_claim uuid[];
-  has_claims boolean; has_resources boolean; has_duplicates boolean := false;
+  has_claims boolean := false; has_steps boolean := false; has_resources boolean; has_duplicates boolean := false;
 
   -- Slots: the leases in hand, changed here and written once.
   slots int := 0;
@@ -91,47 +91,49 @@ DECLARE
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
   v_changes boolean; v_grant boolean; v_event text; v_step text; v_payload text; v_cut timestamptz;
   r record; g record; room int; taken int; d_count bigint;
-  v_base bigint; v_last_at timestamptz; v_upto bigint; v_earliest timestamptz; v_expected int; v_done int;
+  v_base bigint; v_last_at timestamptz; v_upto bigint; v_earliest timestamptz; v_expected int; v_done int; v_remembered int := 0; v_slot smallint; has_changes boolean := false;
 BEGIN
   PERFORM lease.assert_server();
   PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
+  SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, st.dedup_slot
+    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, v_slot
+    FROM lease.decision d, lease.setting st;
 
-  SELECT outcomes INTO STRICT rules FROM lease.decision;
-  SELECT array_agg(kind), array_agg((mode = 'pool')::int), array_agg(ttl_ms), array_agg(ttl_max_ms),
-         array_agg(attempts_max), array_agg(backoff_base_ms), array_agg(backoff_max_ms)
-    INTO k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max
-    FROM (SELECT * FROM lease.kind ORDER BY kind) kk;
-  SELECT array_agg(command) INTO commands FROM (SELECT command FROM lease.command ORDER BY no) cc;
-
-  -- What each command is about. A slot is a lease; slots are numbered in key order, which is the order of locking.
-  SELECT array_agg(c.reason), array_agg(c.field), array_agg(c.k), array_agg(c.cmd), array_agg(c.key),
-         array_agg(CASE WHEN c.is_named THEN c.slot END),
-         array_agg(CASE WHEN c.is_judged THEN c.first END),
-         coalesce(bool_or(c.is_judged AND c.cmd = 9), false),
-         coalesce(max(CASE WHEN c.is_named THEN c.slot END), 0)
-    INTO c_reason, c_field, c_kind, c_cmd, c_key, c_slot, c_first, has_claims, slots
-    FROM (SELECT b.*, (dense_rank() OVER (ORDER BY b.is_named DESC, b.kind, b.subject))::int AS slot,
-                 (min(b.ord) OVER (PARTITION BY b.is_judged, b.key))::int AS first
-          FROM (SELECT a.*, a.reason IS NULL AND a.cmd >= 0 AS is_judged, a.reason IS NULL AND a.cmd <> 9 AS is_named
-                FROM (SELECT d.ord, d.kind, d.subject, d.k, d.cmd,
-                             CASE WHEN d.cmd >= 0 AND d.verdict IS DISTINCT FROM 'dead_letter' THEN
-                               encode(substr(sha256(convert_to(d.source || E'\x01' || d.message_id, 'UTF8')), 1, 16), 'hex')::uuid
-                             END AS key,
-                             CASE WHEN d.verdict IS NOT NULL THEN coalesce(d.reason, 'unspecified')
-                                  WHEN d.k IS NULL THEN 'unknown_kind'
-                                  WHEN d.cmd = 9 AND k_pool[d.k] = 0 OR d.cmd IS NULL
-                                       OR d.cmd BETWEEN 0 AND 8 AND rules[(k_pool[d.k] * 256 + d.cmd) * 2 + 1] IS NULL THEN 'wrong_kind'
-                                  WHEN d.ttl_ms > k_ttl_max[d.k] THEN 'ttl_above_maximum'
-                             END AS reason,
-                             CASE WHEN d.verdict IS NOT NULL THEN d.field WHEN d.ttl_ms > k_ttl_max[d.k] THEN 'ttl_ms' ELSE 'type' END AS field
-                      FROM (SELECT c.*, array_position(k_kind, c.kind) AS k,
-                                   CASE WHEN c.command = 'lapse' THEN -1 ELSE array_position(commands, c.command) - 1 END AS cmd
-                              FROM unnest(p_kind::text[] COLLATE "C", p_command, p_subject::text[] COLLATE "C", p_source, p_message_id, p_ttl_ms, p_verdict, p_reason, p_field)
-                                   WITH ORDINALITY AS c (kind, command, subject, source, message_id, ttl_ms, verdict, reason, field, ord)
-                            OFFSET 0) AS d
-                      OFFSET 0) AS a   -- OFFSET 0: or the planner would compute these anew wherever they are used
-                OFFSET 0) AS b
-           ORDER BY b.ord) AS c;
+  -- What each command is about, and what is wrong with it before any lease is looked at.
+  FOR i IN 1 .. n LOOP
+    k := array_position(k_kind, p_kind[i]);
+    cmd := CASE WHEN p_command[i] = 'lapse' THEN -1 ELSE array_position(commands, p_command[i]) - 1 END;
+    v_reason := NULL; v_field := 'type';
+    IF p_verdict[i] IS NOT NULL THEN
+      v_reason := coalesce(p_reason[i], 'unspecified'); v_field := p_field[i];
+    ELSIF k IS NULL THEN
+      v_reason := 'unknown_kind';
+    ELSIF cmd IS NULL OR cmd = 9 AND k_pool[k] = 0 OR cmd BETWEEN 0 AND 8 AND rules[(k_pool[k] * 256 + cmd) * 2 + 1] IS NULL THEN
+      v_reason := 'wrong_kind';
+    ELSIF p_ttl_ms[i] > k_ttl_max[k] THEN
+      v_reason := 'ttl_above_maximum'; v_field := 'ttl_ms';
+    END IF;
+    c_kind[i] := k; c_cmd[i] := cmd; c_reason[i] := v_reason; c_field[i] := v_field;
+    c_name[i] := NULL; c_key[i] := NULL;
+    IF v_reason IS NULL THEN
+      IF cmd = 9 THEN has_claims := true; ELSE c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
+      IF cmd = 4 THEN has_steps := true; END IF;
+      IF cmd >= 0 THEN
+        c_key[i] := encode(substr(sha256(convert_to(p_source[i] || E'\x01' || p_message_id[i], 'UTF8')), 1, 16), 'hex')::uuid;
+      END IF;
+    END IF;
+  END LOOP;
+  -- A slot is a lease; slots are numbered in key order, which is the order of locking.
+  IF n = 1 THEN
+    slots := CASE WHEN c_name[1] IS NULL THEN 0 ELSE 1 END;
+    c_slot[1] := nullif(slots, 0); c_first[1] := CASE WHEN c_key[1] IS NOT NULL THEN 1 END;
+  ELSE
+    SELECT array_agg(q.slot), array_agg(q.first), coalesce(max(q.slot), 0) INTO c_slot, c_first, slots
+      FROM (SELECT CASE WHEN u.name IS NOT NULL THEN (dense_rank() OVER (ORDER BY u.name NULLS LAST))::int END AS slot,
+                   CASE WHEN u.key IS NOT NULL THEN (min(u.ord) OVER (PARTITION BY u.key))::int END AS first
+              FROM (SELECT v.name COLLATE "C" AS name, v.key, v.ord FROM unnest(c_name, c_key) WITH ORDINALITY AS v (name, key, ord)) AS u
+             ORDER BY u.ord) AS q;
+  END IF;
   has_resources := coalesce(cardinality(p_resource), 0) + coalesce(cardinality(p_table), 0) > 0;
 
   -- Were any of them answered before? Every slot of the window is looked at.
@@ -238,7 +240,7 @@ BEGIN
     END IF;
   END LOOP;
 
-  IF EXISTS (SELECT 1 FROM unnest(p_command) u WHERE u = 'advance') THEN
+  IF has_steps THEN
     SELECT array_agg(kind || '/' || coalesce(after, '') || '>' || step) INTO steps FROM lease.step;
   END IF;
 
@@ -439,6 +441,9 @@ BEGIN
 
     ne := ne + 1;
     o_outcome[i] := v_outcome; o_event[i] := ne;
+    IF v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
+      v_remembered := v_remembered + 1;
+    END IF;
     e_cmd[ne] := i; e_slot[ne] := s; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
     e_reason[ne] := v_reason; e_field[ne] := v_field; e_blocker[ne] := v_blocker; e_changes[ne] := v_changes; e_grant[ne] := v_grant; e_payload[ne] := v_payload;
     IF v_outcome IN ('granted', 'covered', 'renewed', 'advanced', 'finished', 'failed', 'released', 'requested') THEN
@@ -470,7 +475,12 @@ BEGIN
 
   -- Write each lease once.
   IF slots > 0 THEN
-    SELECT count(*) INTO v_expected FROM unnest(s_dirty, s_known) u (dirty, known) WHERE dirty AND NOT known;
+    v_expected := 0;
+    FOR s IN 1 .. slots LOOP
+      IF s_dirty[s] THEN
+        IF s_known[s] THEN has_changes := true; ELSE v_expected := v_expected + 1; END IF;
+      END IF;
+    END LOOP;
     IF v_expected > 0 THEN
       INSERT INTO lease.lease (kind, lease, state, holder, claim_id, fence, since, lease_until, ttl_ms, attempt, step, covering, covered,
                                overtaken, ready_at, check_at, ended_at, payload)
@@ -487,6 +497,7 @@ BEGIN
         RAISE EXCEPTION 'another transaction inserted the same lease' USING ERRCODE = '40001';
       END IF;
     END IF;
+    IF has_changes THEN
     UPDATE lease.lease l
        SET state = states[u.cond + 1], holder = u.holder, claim_id = u.claim, fence = u.fence, since = u.since,
            lease_until = CASE WHEN u.cond IN (in_held, in_covering) THEN u.until END, ttl_ms = u.ttl, attempt = u.attempt, step = u.step,
@@ -497,10 +508,13 @@ BEGIN
            AS u (kind, lease, cond, holder, claim, fence, since, until, ttl, attempt, step, covering, covered,
                  overtaken, ready, check_at, ended, payload, dirty, known)
      WHERE u.dirty AND u.known AND l.kind = u.kind AND l.lease = u.lease;
+    END IF;
   END IF;
 
   -- Remember the answers. The key order keeps two lanes with the same ids from a deadlock.
-  PERFORM lease.remember(c_key, p_digest, c_first, o_outcome, o_fence, o_claim);
+  IF v_remembered > 0 THEN
+    PERFORM lease.remember(v_slot, v_remembered, c_key, p_digest, c_first, o_outcome, o_fence, o_claim);
+  END IF;
 
   -- Demand, in key order.
   IF nq > 0 THEN
@@ -568,7 +582,7 @@ BEGIN
     END LOOP;
   END IF;
   IF nq > 0 THEN
-    PERFORM lease.remember(c_key, p_digest, c_first, ARRAY(SELECT CASE WHEN u = ANY (q_cmd) THEN o_outcome[u] END FROM generate_series(1, n) u), NULL, NULL);
+    PERFORM lease.remember(v_slot, nq, c_key, p_digest, c_first, ARRAY(SELECT CASE WHEN u = ANY (q_cmd) THEN o_outcome[u] END FROM generate_series(1, n) u), NULL, NULL);
   END IF;
 
   IF ne + nm + nq > 0 THEN
@@ -609,38 +623,38 @@ BEGIN
     PERFORM pg_notify('lease_journal', (v_base + ne + nm + nq)::text || ' ' || coalesce(floor(extract(epoch FROM v_earliest) * 1000)::bigint::text, ''));
   END IF;
 
-  RETURN QUERY
-    SELECT i.i, o_outcome[i.i], v_base + o_event[i.i], o_fence[i.i], o_claim[i.i], o_until[i.i]
-      FROM generate_series(1, n) AS i (i) WHERE o_event[i.i] IS NOT NULL
-    UNION ALL
-    SELECT 0, 'granted', v_base + ne + m.no, m.fence, m.claim, m.until
-      FROM unnest(m_fence, m_claim, m_until) WITH ORDINALITY AS m (fence, claim, until, no);
+  FOR i IN 1 .. n LOOP
+    CONTINUE WHEN o_event[i] IS NULL;
+    ord := i; outcome := o_outcome[i]; number := v_base + o_event[i]; fence := o_fence[i]; claim_id := o_claim[i]; lease_until := o_until[i];
+    RETURN NEXT;
+  END LOOP;
+  ord := 0; outcome := 'granted';
+  FOR i IN 1 .. nm LOOP
+    number := v_base + ne + i; fence := m_fence[i]; claim_id := m_claim[i]; lease_until := m_until[i];
+    RETURN NEXT;
+  END LOOP;
 END
 $$;
 
+-- The functions from here on are parts of lease.apply: only their owner may call them, under the search_path that it has pinned.
+
 -- Writes the answers of a batch down, so that a command is applied once in the window. Part of lease.apply; key order keeps
 -- two lanes that carry the same ids from a deadlock. 40001: another transaction answered one of them just now.
-CREATE OR REPLACE FUNCTION lease.remember(p_key uuid[], p_digest bytea[], p_first int[], p_outcome text[], p_fence bigint[], p_claim_id uuid[])
-RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION lease.remember(p_slot smallint, p_expected int, p_key uuid[], p_digest bytea[], p_first int[], p_outcome text[],
+  p_fence bigint[], p_claim_id uuid[])
+RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  v_expected int; v_done int; v_slot smallint;
+  v_done int;
 BEGIN
-  SELECT count(*) INTO v_expected
-    FROM unnest(p_first, p_outcome) WITH ORDINALITY u (first, outcome, ord)
-   WHERE u.first = u.ord AND u.outcome NOT IN ('malformed', 'duplicate', 'dead_letter');
-  IF v_expected = 0 THEN
-    RETURN;
-  END IF;
-  SELECT dedup_slot INTO v_slot FROM lease.setting;
   INSERT INTO lease.dedup (slot, key, digest, outcome, fence, claim_id)
-  SELECT v_slot, u.key, u.digest, u.outcome, u.fence, u.claim_id
+  SELECT p_slot, u.key, u.digest, u.outcome, u.fence, u.claim_id
     FROM unnest(p_key, p_digest, p_first, p_outcome, p_fence, p_claim_id) WITH ORDINALITY u (key, digest, first, outcome, fence, claim_id, ord)
    WHERE u.first = u.ord AND u.outcome NOT IN ('malformed', 'duplicate', 'dead_letter')
    ORDER BY u.key
   ON CONFLICT DO NOTHING;
   GET DIAGNOSTICS v_done = ROW_COUNT;
-  IF v_done <> v_expected THEN
+  IF v_done <> p_expected THEN
     RAISE EXCEPTION 'another transaction answered the same message' USING ERRCODE = '40001';
   END IF;
 END
@@ -650,7 +664,7 @@ $$;
 -- asks for nothing more. A demand keeps its place in the line while it stays open.
 CREATE OR REPLACE FUNCTION lease.record_demand(p_kind text[], p_worker text[], p_source text[], p_message_id text[], p_traceparent text[],
   p_ttl_ms bigint[], p_credit_total bigint[], p_refresh bigint[], p_wait_ms bigint[], p_cmd int[], p_at timestamptz)
-RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
   -- Tickets in the order of the batch, rows in key order.
@@ -676,7 +690,7 @@ $$;
 -- Also makes room: a partition is added here only if housekeeping has not kept up.
 -- LE003: the database's clock is further behind the last decision than lease.setting allows.
 CREATE OR REPLACE FUNCTION lease.next_numbers(p_count int, p_at timestamptz)
-RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_number bigint; v_at timestamptz; v_upto bigint; v_back interval;

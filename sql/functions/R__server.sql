@@ -7,8 +7,9 @@ CREATE OR REPLACE VIEW lease.this_server AS
     FROM pg_control_system() AS c;
 
 -- Raises LE001 unless this is the server whose fences these are. Every transaction that decides calls it first.
+-- A part of the functions that call it: only their owner may, under the search_path that they have pinned.
 CREATE OR REPLACE FUNCTION lease.assert_server() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM lease.identity i, lease.this_server s
                   WHERE i.system_identifier = s.system_identifier AND i.timeline = s.timeline) THEN

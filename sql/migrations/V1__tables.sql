@@ -213,31 +213,41 @@ INSERT INTO lease.transition VALUES
   ('pool', 'held',     'fail',    true, 'failed',      'ready'),
   ('pool', 'held',     'release', true, 'released',    'ready');
 
--- The same rules as one array, so that a batch reads one row instead of joining three tables:
--- outcomes[((mode * 16 + condition) * 16 + command) * 2 + fits + 1], with mode 0 for run and 1 for pool.
+-- The same rules as one row of arrays, so that a batch reads one row instead of four tables.
+-- outcomes[((mode * 16 + condition) * 16 + command) * 2 + fits + 1], with mode 0 for run and 1 for pool; commands in the
+-- order of their numbers; a kind's values at the same place in each of the other arrays.
 CREATE TABLE lease.decision (
-  singleton     boolean PRIMARY KEY DEFAULT true CHECK (singleton),
-  outcomes text[] NOT NULL
+  singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+  outcomes  text[] NOT NULL,
+  commands  text[] NOT NULL,
+  kinds text[] NOT NULL, is_pool int[] NOT NULL, ttl_ms bigint[] NOT NULL, ttl_max_ms bigint[] NOT NULL,
+  attempts_max int[] NOT NULL, backoff_base_ms bigint[] NOT NULL, backoff_max_ms bigint[] NOT NULL
 );
 
-CREATE FUNCTION lease.compile_transitions() RETURNS trigger LANGUAGE plpgsql
+CREATE FUNCTION lease.compile_decision() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  INSERT INTO lease.decision (outcomes)
-  SELECT array_agg(t.outcome ORDER BY place)
-  FROM generate_series(0, 1023) AS place
-  LEFT JOIN (SELECT t.outcome,
-                    (((t.mode = 'pool')::int * 16 + c.no) * 16 + k.no) * 2 + t.fits::int AS place
-             FROM lease.transition t
-             JOIN lease.condition c USING (condition)
-             JOIN lease.command k USING (command)) AS t USING (place)
-  ON CONFLICT (singleton) DO UPDATE SET outcomes = EXCLUDED.outcomes;
+  DELETE FROM lease.decision;
+  INSERT INTO lease.decision (outcomes, commands, kinds, is_pool, ttl_ms, ttl_max_ms, attempts_max, backoff_base_ms, backoff_max_ms)
+  SELECT t.outcomes, c.commands, k.*
+  FROM (SELECT array_agg(t.outcome ORDER BY place) AS outcomes
+          FROM generate_series(0, 1023) AS place
+          LEFT JOIN (SELECT t.outcome, (((t.mode = 'pool')::int * 16 + c.no) * 16 + k.no) * 2 + t.fits::int AS place
+                       FROM lease.transition t
+                       JOIN lease.condition c USING (condition)
+                       JOIN lease.command k USING (command)) AS t USING (place)) AS t,
+       (SELECT array_agg(command ORDER BY no) AS commands FROM lease.command) AS c,
+       (SELECT coalesce(array_agg(kind), '{}'), coalesce(array_agg((mode = 'pool')::int), '{}'), coalesce(array_agg(ttl_ms), '{}'),
+               coalesce(array_agg(ttl_max_ms), '{}'), coalesce(array_agg(attempts_max), '{}'), coalesce(array_agg(backoff_base_ms), '{}'),
+               coalesce(array_agg(backoff_max_ms), '{}')
+          FROM (SELECT * FROM lease.kind ORDER BY kind) q) AS k;
   RETURN NULL;
 END
 $$;
-CREATE TRIGGER compile_transitions AFTER INSERT OR UPDATE OR DELETE ON lease.transition
-  FOR EACH STATEMENT EXECUTE FUNCTION lease.compile_transitions();
-UPDATE lease.transition SET outcome = outcome WHERE false;   -- fires the statement trigger once
+CREATE TRIGGER compile_decision AFTER INSERT OR UPDATE OR DELETE ON lease.transition FOR EACH STATEMENT EXECUTE FUNCTION lease.compile_decision();
+CREATE TRIGGER compile_decision AFTER INSERT OR UPDATE OR DELETE ON lease.command FOR EACH STATEMENT EXECUTE FUNCTION lease.compile_decision();
+CREATE TRIGGER compile_decision AFTER INSERT OR UPDATE OR DELETE ON lease.kind FOR EACH STATEMENT EXECUTE FUNCTION lease.compile_decision();
+UPDATE lease.kind SET kind = kind WHERE false;   -- fires the statement trigger once
 
 -- ---------------------------------------------------------------------------------------------------------------
 -- State.
@@ -267,11 +277,11 @@ CREATE TABLE lease.lease (
   check_at   timestamptz,           -- when the reaper looks at it next; at or before the expiry, and not moved by renewals
   ended_at   timestamptz,
   payload    json,
-  CONSTRAINT lease_is_identified PRIMARY KEY (kind, lease),
+  CONSTRAINT lease_is_identified PRIMARY KEY (lease, kind),   -- the column that differs most comes first
   CONSTRAINT held_lease_has_holder CHECK (state <> 'held' OR (holder IS NOT NULL AND (lease_until IS NULL OR (claim_id IS NOT NULL AND fence IS NOT NULL AND check_at IS NOT NULL AND check_at <= lease_until)))),
   CONSTRAINT ended_lease_has_end CHECK ((state IN ('finished', 'failed', 'dead')) = (ended_at IS NOT NULL)),
   CONSTRAINT ready_lease_has_time CHECK (state <> 'ready' OR ready_at IS NOT NULL)
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 50);   -- room for a second version of every row: a round of renewals stays on its pages
 COMMENT ON TABLE lease.lease IS 'The right to work on something until an expiry: one row each.';
 -- A renewal changes lease_until alone, which no index has: it stays on its page (HOT).
 CREATE UNIQUE INDEX fence_is_granted_once ON lease.lease (fence);
@@ -371,7 +381,7 @@ CREATE TABLE lease.journal (
   previous_number bigint
 ) PARTITION BY RANGE (number);
 COMMENT ON TABLE lease.journal IS 'Every decision, in order: outbox and history in one. Appended, never updated; old partitions are dropped whole.';
-CREATE INDEX journal_by_subject ON lease.journal (kind, subject, number) WHERE subject IS NOT NULL;
+CREATE INDEX journal_by_subject ON lease.journal (subject, number) WHERE subject IS NOT NULL;
 
 CREATE TABLE lease.journal_partition (
   name        text PRIMARY KEY,
