@@ -1,0 +1,148 @@
+"""Commands as a producer would send them, and one row per thing that can be wrong with them.
+
+A fault is (what, command, change to its data, reason, field, can the schema say so?). Changes: a value of REMOVE takes
+the member out. The schema cannot say what JSON Schema has no words for: it takes 1.0 for an integer, cannot count bytes
+and cannot compare two members."""
+
+SUBJECT = "settlement/2026-06"
+CLAIM_ID = "0198c0de-0000-7000-8000-000000000001"
+TOKEN = "0123456789abcdef" * 4
+GRANT = {"holder": "run-1@host-7", "fence": 4294967297, "claim_id": CLAIM_ID, "token": TOKEN}
+REMOVE = object()
+
+GOOD = {
+    "start": [
+        {"holder": "run-1"},
+        {"holder": "run-1", "ttl_ms": 30000, "resources": ["album/1", "track/a:b@c+d=e-f_g.h/i"], "payload": {"share": 0.7}},
+        {"holder": "run-1", "more": True, "tables": ["album", "track"]},
+        {"holder": "run-1", "more": False, "resources": ["album/%05d" % i for i in range(10000)]},
+        {"holder": "h" * 200, "ttl_ms": 86400000},
+    ],
+    "cover": [{**GRANT, "resources": ["album/1"]}],
+    "begin": [{**GRANT, "count": 0}, {**GRANT, "count": 1000000}],
+    "request": [{}, {"payload": {}, "delay_ms": 2592000000}, {"payload": {"file": {"id": 7, "tags": ["a", None]}}}],
+    "claim": [
+        {"credit_total": 12, "refresh": 0},
+        {"holder": SUBJECT, "credit_total": 1, "refresh": 9007199254740991, "wait_ms": 0, "ttl_ms": 1},
+    ],
+    "renew": [GRANT, {**GRANT, "ttl_ms": 1}, {**GRANT, "fence": 9007199254740991}, {**GRANT, "fence": 1}],
+    "advance": [{**GRANT, "step": "calculated"}, {**GRANT, "step": "a" * 64}],
+    "finish": [GRANT, {**GRANT, "result": {"bytes": 1, "cost": 1e-7}}],
+    "fail": [
+        {**GRANT, "reason": "disk full"},
+        {**GRANT, "reason": "\u00fc" * 500, "retry": False, "delay_ms": 0},
+        {**GRANT, "reason": "'; drop table x; -- <b>%n%s $$ \u202e", "retry": True},
+    ],
+    "release": [GRANT],
+}
+
+FAULTS = [
+    ("fence a string", "renew", {"fence": "12"}, "wrong_type", "fence", True),
+    ("fence in full width", "renew", {"fence": "\uff11\uff12"}, "wrong_type", "fence", True),
+    ("fence 0", "renew", {"fence": 0}, "out_of_range", "fence", True),
+    ("fence -1", "renew", {"fence": -1}, "out_of_range", "fence", True),
+    ("fence 2^53", "renew", {"fence": 2 ** 53}, "out_of_range", "fence", True),
+    ("fence 2^63", "renew", {"fence": 2 ** 63}, "out_of_range", "fence", True),
+    ("fence 1.5", "renew", {"fence": 1.5}, "wrong_type", "fence", True),
+    ("fence 1.0", "renew", {"fence": 1.0}, "wrong_type", "fence", False),
+    ("fence null", "renew", {"fence": None}, "wrong_type", "fence", True),
+    ("fence true", "renew", {"fence": True}, "wrong_type", "fence", True),
+    ("fence missing", "renew", {"fence": REMOVE}, "missing", "fence", True),
+    ("ttl 0", "renew", {"ttl_ms": 0}, "out_of_range", "ttl_ms", True),
+    ("ttl above a day", "start", {"ttl_ms": 86400001}, "out_of_range", "ttl_ms", True),
+    ("ttl null", "start", {"ttl_ms": None}, "wrong_type", "ttl_ms", True),
+    ("claim id in braces", "finish", {"claim_id": "{" + CLAIM_ID + "}"}, "wrong_type", "claim_id", True),
+    ("claim id in upper case", "finish", {"claim_id": CLAIM_ID.upper()}, "wrong_type", "claim_id", True),
+    ("claim id nil", "finish", {"claim_id": "00000000-0000-0000-0000-000000000000"}, "wrong_type", "claim_id", True),
+    ("claim id with a newline", "finish", {"claim_id": CLAIM_ID + "\n"}, "wrong_type", "claim_id", True),
+    ("token short", "finish", {"token": "0123"}, "wrong_type", "token", True),
+    ("token in upper case", "finish", {"token": TOKEN.upper()}, "wrong_type", "token", True),
+    ("token missing", "release", {"token": REMOVE}, "missing", "token", True),
+    ("holder empty", "start", {"holder": ""}, "empty", "holder", True),
+    ("holder of 201 bytes", "start", {"holder": "h" * 201}, "too_long", "holder", True),
+    ("holder /", "start", {"holder": "/"}, "not_allowed_characters", "holder", True),
+    ("holder ..", "start", {"holder": ".."}, "not_allowed_characters", "holder", True),
+    ("holder a/../b", "start", {"holder": "a/../b"}, "not_allowed_characters", "holder", True),
+    ("holder a/..", "start", {"holder": "a/.."}, "not_allowed_characters", "holder", True),
+    ("holder a//b", "start", {"holder": "a//b"}, "not_allowed_characters", "holder", True),
+    ("holder with %00", "start", {"holder": "a%00"}, "not_allowed_characters", "holder", True),
+    ("holder with a newline", "start", {"holder": "a\n"}, "not_allowed_characters", "holder", True),
+    ("holder with an escape", "start", {"holder": "a\x1b[2J"}, "not_allowed_characters", "holder", True),
+    ("holder right to left", "start", {"holder": "a\u202eb"}, "not_allowed_characters", "holder", True),
+    ("holder with zero width", "start", {"holder": "a\u200bb"}, "not_allowed_characters", "holder", True),
+    ("holder in NFC", "start", {"holder": "caf\u00e9"}, "not_allowed_characters", "holder", True),
+    ("holder in NFD", "start", {"holder": "cafe\u0301"}, "not_allowed_characters", "holder", True),
+    ("holder with SQL", "start", {"holder": "'; drop --"}, "not_allowed_characters", "holder", True),
+    ("holder with HTML", "start", {"holder": "<b>"}, "not_allowed_characters", "holder", True),
+    ("resources empty", "cover", {"resources": []}, "empty", "resources", True),
+    ("resources missing", "cover", {"resources": REMOVE}, "missing", "resources", True),
+    ("resources not a list", "cover", {"resources": "album/1"}, "wrong_type", "resources", True),
+    ("10,001 resources", "cover", {"resources": ["album/%d" % i for i in range(10001)]}, "too_many", "resources", True),
+    ("resource twice", "cover", {"resources": ["album/1", "album/2", "album/1"]}, "repeated", "resources[2]", True),
+    ("resource a wildcard", "cover", {"resources": ["album/*"]}, "not_allowed_characters", "resources[0]", True),
+    ("resource without id", "cover", {"resources": ["album/1", "album/"]}, "not_allowed_characters", "resources[1]", True),
+    ("resource without type", "cover", {"resources": ["album"]}, "not_allowed_characters", "resources[0]", True),
+    ("resource a number", "cover", {"resources": [1]}, "wrong_type", "resources[0]", True),
+    ("tables without more", "start", {"tables": ["album"]}, "missing", "more", True),
+    ("tables with more false", "start", {"tables": ["album"], "more": False}, "missing", "more", True),
+    ("table with a slash", "start", {"tables": ["album/1"], "more": True}, "not_allowed_characters", "tables[0]", True),
+    ("more a string", "start", {"more": "true"}, "wrong_type", "more", True),
+    ("payload a list", "request", {"payload": []}, "wrong_type", "payload", True),
+    ("payload too long", "request", {"payload": {"a": "x" * 65536}}, "too_long", "payload", False),
+    ("delay negative", "request", {"delay_ms": -1}, "out_of_range", "delay_ms", True),
+    ("claim for another", "claim", {"holder": "other"}, "key_mismatch", "holder", False),
+    ("credit missing", "claim", {"credit_total": REMOVE}, "missing", "credit_total", True),
+    ("count a string", "begin", {"count": "7"}, "wrong_type", "count", True),
+    ("step in upper case", "advance", {"step": "Posted"}, "not_allowed_characters", "step", True),
+    ("step of 65", "advance", {"step": "s" * 65}, "too_long", "step", True),
+    ("reason empty", "fail", {"reason": ""}, "empty", "reason", True),
+    ("reason of 501", "fail", {"reason": "\u00fc" * 501}, "too_long", "reason", True),
+    ("reason with a control", "fail", {"reason": "a\x1b[2J"}, "not_allowed_characters", "reason", True),
+    ("reason with a C1 control", "fail", {"reason": "a\x9b2J"}, "not_allowed_characters", "reason", True),
+    ("retry a number", "fail", {"retry": 0}, "wrong_type", "retry", True),
+    ("unknown member", "renew", {"ttl": 30000}, "unknown_member", "ttl", True),
+    ("a member of another command", "renew", {"step": "posted"}, "unknown_member", "step", True),
+]
+
+# Attributes of a structured event: (what, change, verdict, reason, field, can the schema say so?)
+ENVELOPE_FAULTS = [
+    ("no id", {"id": REMOVE}, "dead_letter", "missing_attribute", "id", True),
+    ("id null", {"id": None}, "dead_letter", "missing_attribute", "id", True),
+    ("id empty", {"id": ""}, "dead_letter", "missing_attribute", "id", True),
+    ("id a number", {"id": 7}, "dead_letter", "invalid_attribute", "id", True),
+    ("id with a space", {"id": "a b"}, "dead_letter", "invalid_attribute", "id", True),
+    ("id of 129 bytes", {"id": "i" * 129}, "dead_letter", "invalid_attribute", "id", True),
+    ("no source", {"source": REMOVE}, "dead_letter", "missing_attribute", "source", True),
+    ("source with a newline", {"source": "/s\n"}, "dead_letter", "invalid_attribute", "source", True),
+    ("no type", {"type": REMOVE}, "dead_letter", "missing_attribute", "type", True),
+    ("unknown command", {"type": "settlement.explode"}, "dead_letter", "unknown_type", "settlement.explode", True),
+    ("kind in upper case", {"type": "Settlement.renew"}, "dead_letter", "unknown_type", "Settlement.renew", True),
+    ("no subject", {"subject": REMOVE}, "dead_letter", "missing_attribute", "subject", True),
+    ("subject with a space", {"subject": "a b"}, "dead_letter", "invalid_attribute", "subject", True),
+    ("specversion 0.3", {"specversion": "0.3"}, "dead_letter", "unknown_specversion", None, True),
+    ("no specversion", {"specversion": REMOVE}, "dead_letter", "missing_attribute", "specversion", True),
+    ("time infinity", {"time": "infinity"}, "malformed", "wrong_type", "time", True),
+    ("time without zone", {"time": "2026-06-30T23:59:59"}, "malformed", "wrong_type", "time", True),
+    ("time with a year of five digits", {"time": "10000-01-01T00:00:00Z"}, "malformed", "wrong_type", "time", True),
+    ("time a number", {"time": 1719792000}, "malformed", "wrong_type", "time", True),
+    ("second 60", {"time": "2026-06-30T23:59:60Z"}, "malformed", "out_of_range", "time", False),
+    ("data missing", {"data": REMOVE}, "malformed", "missing", "data", True),
+    ("data null", {"data": None}, "malformed", "wrong_type", "data", True),
+    ("data a list", {"data": []}, "malformed", "wrong_type", "data", True),
+    ("data in base64", {"data_base64": "e30="}, "malformed", "wrong_type", "data_base64", True),
+    ("data not JSON", {"datacontenttype": "text/xml"}, "malformed", "wrong_type", "datacontenttype", True),
+]
+
+
+def kind_of(command):
+    return "cleanup" if command in ("request", "claim") else "settlement"
+
+
+def event(command, data):
+    return {"specversion": "1.0", "id": "message-1", "source": "/producers/royalty",
+            "type": f"{kind_of(command)}.{command}", "subject": SUBJECT, "data": data}
+
+
+def changed(whole, change):
+    merged = {**whole, **change}
+    return {name: value for name, value in merged.items() if value is not REMOVE}
