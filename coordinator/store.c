@@ -130,7 +130,7 @@ static enum store_result judge_refusals(const struct db_result *rows, const stru
 /* ---- apply ---- */
 
 static const char apply_sql[] =
-    "SELECT outcome, lease_until FROM lease.apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
+    "SELECT outcome, lease_until, ord FROM lease.apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
     " $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)";
 
 struct range {
@@ -240,16 +240,18 @@ static bool read_outcome(const struct db_result *rows, size_t row, int *ret_outc
 }
 
 static bool read_answers(const struct db_result *rows, size_t wanted, struct store_answer *answer, struct error *error) {
-    if (db_rows(rows) != wanted)
-        return error_set(error, ERROR_FATAL, "invariant", "apply answered %zu of %zu commands", db_rows(rows), wanted);
+    /* Behind the answers stands a row with ord 0 for each grant out of open demand: it only matters when it lapses. */
+    size_t answered = 0;
     answer->count = wanted;
     answer->earliest_expiry_us = INT64_MAX;
-    for (size_t row = 0; row < wanted; row++) {
-        if (!read_outcome(rows, row, &answer->outcomes[row]))
+    for (size_t row = 0; row < db_rows(rows); row++) {
+        if (db_int4(rows, row, 2) > 0 && (answered == wanted || !read_outcome(rows, row, &answer->outcomes[answered++])))
             return error_set(error, ERROR_FATAL, "invariant", "apply gave an outcome that is none of ours");
         if (!db_is_null(rows, row, 1) && db_timestamptz(rows, row, 1) < answer->earliest_expiry_us)
             answer->earliest_expiry_us = db_timestamptz(rows, row, 1);
     }
+    if (answered != wanted)
+        return error_set(error, ERROR_FATAL, "invariant", "apply answered %zu of %zu commands", answered, wanted);
     return true;
 }
 
