@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct db;
 struct relay;
 struct token_keys; /* common/token.h */
 
@@ -32,8 +33,11 @@ struct relay_options {
     int batch;                /* rows per read; 0 = 2000 */
     int mark_interval_ms;     /* 0 = 60000 */
     struct log *log;          /* NULL = silent */
+    /* Asked on every new connection whether this is a server to work on (admission_admit). NULL = any. */
+    bool (*admit)(void *context, struct db *db, int64_t since_ms, struct error *error);
+    void *admit_context;
     /* Called once, from the relay's thread, when going on would be wrong (kind FATAL): the process should end. NULL = only
-     * relay_error tells. */
+     * the status tells. */
     void (*failed)(void *context, const struct error *error);
     void *context;
 };

@@ -1,0 +1,66 @@
+/* readback: what the relay learns from the output topics themselves.
+ *
+ * When it takes over: up to its own marks, which number each partition has come to; that is published and is skipped. (A relay
+ * publishes in the journal's order and without gaps in a partition, so what stands there is the beginning of what belongs
+ * there, whoever wrote it.)
+ *
+ * From then on, in lease.state: records that a paused predecessor wrote after it was replaced. Consumers drop them by their number,
+ * but compaction may keep one as its key's last word; those keys are collected, to be restated.
+ *
+ * Who is a straggler: between the position that an earlier relay (epoch E) noted and our marks, a record of an epoch before E or
+ * after ours, or below one already seen there; behind our mark, any epoch but ours. One thread. */
+#ifndef LEASE_READBACK_H
+#define LEASE_READBACK_H
+
+#include "common/error.h"
+#include "common/kafka_reader.h"
+#include "coordinator/outputs.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { READBACK_KEYS_MAX = 500 }; /* restated in one go; reading waits meanwhile */
+
+struct readback {
+    struct kafka_reader *reader; /* borrowed */
+    const struct outputs *outputs; /* borrowed */
+    int64_t epoch;        /* ours */
+    int64_t noted_epoch;  /* of the relay that noted the positions */
+    int64_t *mark;        /* per partition: offset of our mark */
+    int64_t *published;   /* per partition: the highest journal number before our mark; 0 = none */
+    int64_t *position;    /* per partition: the next offset to read */
+    int64_t *check_from;  /* per partition of lease.state: stragglers before this offset were dealt with */
+    int64_t *epoch_seen;  /* per partition: the highest epoch of our database's history seen before our mark */
+    bool *is_past_mark;
+    int32_t before_mark;  /* partitions that are not */
+    int64_t fence;        /* the highest seen */
+    bool has_more;        /* the last poll did not take everything */
+    char *keys[READBACK_KEYS_MAX];
+    size_t key_count;
+};
+
+/* Per partition: position = where its records with numbers above the noted watermark begin; read_back = how far lease.state was
+ * looked through for stragglers; -1 = from its beginning. mark = the offsets of our own marks. All copied. */
+void readback_init(struct readback *readback, struct kafka_reader *reader, const struct outputs *outputs, int64_t epoch,
+                   int64_t noted_epoch, const int64_t *position, const int64_t *read_back, const int64_t *mark);
+void readback_release(struct readback *readback); /* zeroed allowed */
+
+/* Starts reading, up to our marks. */
+bool readback_start(struct readback *readback, struct error *error) MUST_USE;
+
+/* Reads until every partition is at our mark (before_mark is 0), or the keys are full: restate them, and call it again. Kind RETRY
+ * with code relay_stopped if *is_stopping became true. */
+bool readback_to_marks(struct readback *readback, int64_t deadline_us, const atomic_bool *is_stopping,
+                       struct error *error) MUST_USE;
+
+/* Goes on in lease.state alone. After readback_to_marks. */
+bool readback_follow_state(struct readback *readback, struct error *error) MUST_USE;
+
+/* Takes in what has come, without waiting, until the keys are full. */
+bool readback_poll(struct readback *readback, struct error *error) MUST_USE;
+
+/* The keys have been restated. */
+void readback_forget_keys(struct readback *readback);
+
+#endif
