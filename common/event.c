@@ -20,7 +20,7 @@ struct event_limits event_limits_default(void) {
         .value_bytes = EVENT_VALUE_MAX,
         .key_bytes = 256,
         .header_count = 64,     /* a handful of attributes, and what tracing adds */
-        .header_bytes = 8192,   /* with the value's cap, within the topic's max.message.bytes */
+        .header_bytes = 8192,   /* many times what attributes need */
         .depth = EVENT_DEPTH_MAX,
         .elements = EVENT_ELEMENTS_MAX, /* twice the resources of the largest cover */
         .gap_bytes = 4096,

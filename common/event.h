@@ -35,8 +35,8 @@ enum event_verdict {
 const char *event_verdict_name(enum event_verdict verdict);
 
 /* Stable codes of why. The first group are dead letters in the order in which they are looked for, as far as that
- * order is a fact; the second group answers `malformed`. Codes from killed_process and id_reused on are given by
- * others (the coordinator, SQL), and listed here so that there is one list. */
+ * order is a fact; the second group answers `malformed`. Codes marked so are given by others (the
+ * coordinator, SQL), and listed here so that there is one list. */
 enum event_reason {
     EVENT_REASON_NONE,
     EVENT_NULL_VALUE,
@@ -70,6 +70,7 @@ enum event_reason {
     EVENT_TOO_MANY,
     EVENT_EMPTY,
     EVENT_REPEATED,
+    EVENT_UNKNOWN_KIND,      /* SQL, when it knows more or fewer kinds than the coordinator */
     EVENT_ID_REUSED,         /* SQL */
     EVENT_TTL_ABOVE_MAXIMUM, /* SQL */
     EVENT_REASON_COUNT

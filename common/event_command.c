@@ -128,6 +128,7 @@ static const char *const reason_names[EVENT_REASON_COUNT] = {
     [EVENT_TOO_MANY] = "too_many",
     [EVENT_EMPTY] = "empty",
     [EVENT_REPEATED] = "repeated",
+    [EVENT_UNKNOWN_KIND] = "unknown_kind",
     [EVENT_ID_REUSED] = "id_reused",
     [EVENT_TTL_ABOVE_MAXIMUM] = "ttl_above_maximum",
 };

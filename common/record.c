@@ -193,17 +193,20 @@ static void member_remaining(struct buf *json, const struct journal_row *row, in
         member_number(json, "remaining_ms", remaining_ms(row, until_us));
 }
 
+/* A grant out of the line has no command of its own, but names the claim that it serves. */
 static void member_command(struct buf *json, const struct journal_row *row) {
-    if (row->command == NULL || row->source == NULL || row->message_id == NULL)
+    if (row->source == NULL || row->message_id == NULL)
         return;
     member_name(json, "command");
     open_object(json);
-    member_name(json, "type");
-    buf_append_byte(json, '"'); /* kinds and commands have no characters to escape */
-    buf_append_text(json, row->kind);
-    buf_append_byte(json, '.');
-    buf_append_text(json, row->command);
-    buf_append_byte(json, '"');
+    if (row->command != NULL) {
+        member_name(json, "type");
+        buf_append_byte(json, '"'); /* kinds and commands have no characters to escape */
+        buf_append_text(json, row->kind);
+        buf_append_byte(json, '.');
+        buf_append_text(json, row->command);
+        buf_append_byte(json, '"');
+    }
     member_text(json, "source", row->source);
     member_text(json, "id", row->message_id);
     close_object(json);
@@ -245,14 +248,15 @@ static bool is_null(const struct json_member *member) {
     return member->value_size == 4 && memcmp(member->value, "null", 4) == 0;
 }
 
-/* An object from the journal, nulls left out. Returns its `until`, or ROW_NULL. */
+/* An object from the journal, nulls left out; and remaining_ms, which is counted here as everywhere. Returns its
+ * `until`, or ROW_NULL. */
 static int64_t copy_object(struct buf *json, const char *object) {
     size_t size = strlen(object);
     size_t position = 0;
     int64_t until_us = ROW_NULL;
     struct json_member member;
     while (json_text_next_member(object, size, &position, &member))
-        if (!is_null(&member))
+        if (!is_null(&member) && !is_named(&member, "remaining_ms"))
             copy_member(json, &member, &until_us);
     return until_us;
 }

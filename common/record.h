@@ -31,7 +31,7 @@ struct journal_row {
     const char *event; /* an outcome's name, or lapsed, dead, granted, jumped, restated, dead_letter */
     const char *kind;
     const char *subject;
-    const char *command; /* NULL: nobody asked (a lapse, a grant out of the line names its claim) */
+    const char *command; /* NULL: nobody asked (a lapse; a grant out of the line, which names its claim by source and id) */
     const char *source;
     const char *message_id;
     const char *traceparent;
@@ -53,7 +53,7 @@ struct journal_row {
     const char *reason;
     const char *field;
     const char *blocker;  /* JSON object text as PostgreSQL prints jsonb: kind, lease, resource?, holder, fence, since, until */
-    const char *original; /* JSON object text: outcome, number, fence, claim_id */
+    const char *original; /* JSON object text: outcome, fence, claim_id */
     const char *payload;  /* JSON text */
     bool changes_lease;
     bool is_grant;

@@ -1,8 +1,8 @@
 /* The table of topics; see topics.h.
  *
- * Inputs take 262144 bytes of value (event.h) and 8 KB for key, headers and the batch's own bytes. A dead letter keeps
- * the record byte for byte and adds headers of ours, so its topic takes 64 KB more than the inputs do. Outputs of
- * ours stay far below: a payload is at most 64 KB. */
+ * max.message.bytes bounds a producer's whole batch, and ordinary producers fill batches up to a megabyte: inputs keep
+ * Kafka's default, and the coordinator caps a single value far below (event.h). A dead letter keeps the record byte for
+ * byte and adds headers of ours, so its topic takes 64 KB more than the inputs do. */
 #include "common/topics.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@ static const struct topic topics[TOPIC_COUNT] = {
         .name = "settlement.events",
         .is_input = true,
         .partitions = 12,
-        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "270336"}},
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"}},
         .key = "subject (the lease)",
         .contents = "commands of settlement runs: start, cover, begin, renew, advance, finish, fail, release",
         .is_secret = true,
@@ -22,7 +22,7 @@ static const struct topic topics[TOPIC_COUNT] = {
         .name = "cleanup.events",
         .is_input = true,
         .partitions = 12,
-        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "270336"}},
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"}},
         .key = "subject (the lease; of a claim: the worker)",
         .contents = "commands of cleanup items: request, claim, renew, finish, fail, release",
         .is_secret = true,
@@ -31,7 +31,7 @@ static const struct topic topics[TOPIC_COUNT] = {
         .name = "lease.renewals",
         .is_input = true,
         .partitions = 12,
-        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "270336"}},
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"}},
         .key = "subject (the lease)",
         .contents = "renewals of any kind, apart from the rest so that no backlog kills a live run",
         .is_secret = true,
@@ -61,7 +61,7 @@ static const struct topic topics[TOPIC_COUNT] = {
     [TOPIC_DEAD_LETTERS] = {
         .name = "lease.dead-letters",
         .partitions = 3,
-        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "2592000000"}, {"max.message.bytes", "335872"}},
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "2592000000"}, {"max.message.bytes", "1114124"}},
         .key = "the original's key",
         .contents = "what cannot be identified, byte for byte, with the reason in lease_dlq_* headers",
         .is_secret = true,

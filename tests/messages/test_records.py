@@ -14,18 +14,18 @@ ASKED = {"command": "start", "source": "/producers/royalty", "message_id": "mess
          "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 HELD = {"holder": "run-1", "claim_id": CLAIM_ID, "fence": 4294967297, "since_us": AT, "lease_until_us": AT + 30000000, "state": "held"}
 BLOCKER = {"blocker": json.dumps({"kind": "settlement", "lease": "settlement/2026-05", "resource": "album/*", "holder": "run-0", "fence": 7,
-                                  "since": "2026-07-01T08:59:00.5+09:00", "until": "2026-07-01T00:00:10+00:00"})}
+                                  "since": "2026-07-01T08:59:00.5+09:00", "until": "2026-07-01T00:00:10+00:00", "remaining_ms": -1})}
 CHANGE = {"changes_lease": True}
 
 ROWS = {
     "malformed": {**ASKED, "reason": "unknown_member", "field": "a\x1b[2J\u00fc"},
-    "duplicate": {**ASKED, "original": json.dumps({"outcome": "granted", "number": 12, "fence": 5, "claim_id": CLAIM_ID})},
+    "duplicate": {**ASKED, "original": json.dumps({"outcome": "granted", "fence": 5, "claim_id": CLAIM_ID})},
     "unknown": ASKED,
     "final": {**ASKED, "state": "finished", "fence": 5},
     "stale": {**ASKED, "min_fence": 9, "state": "held", "fence": 9},
     "lapsed": {**ASKED, **HELD, "state": "free", "min_fence": 4294967298},
     "held": {**ASKED, **BLOCKER},
-    "busy": {**ASKED, **BLOCKER},
+    "busy": {**ASKED, "blocker": "{\"resource\": \"album/1\"}"},
     "incomplete": {**ASKED, "amount": 12},
     "out_of_step": {**ASKED, **HELD, "step": "calculated"},
     "waiting": {**ASKED, "refresh": 3, "amount": 0},

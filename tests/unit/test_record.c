@@ -72,7 +72,7 @@ static struct journal_row held_row(void) {
     row.payload = NULL;
     row.changes_lease = row.is_grant = false;
     row.blocker = "{\"kind\": \"settlement\", \"lease\": \"settlement/2026-05\", \"resource\": \"album/1\", \"holder\": \"run-0\", "
-                  "\"fence\": 12, \"since\": \"2026-07-01T08:59:00+09:00\", \"until\": \"2026-07-01T00:00:10.5+00:00\"}";
+                  "\"fence\": 12, \"since\": \"2026-07-01T08:59:00+09:00\", \"until\": \"2026-07-01T00:00:10.5+00:00\", \"remaining_ms\": 99}";
     return row;
 }
 
@@ -198,16 +198,29 @@ static void record_result__of_a_lapse__names_no_command_and_no_time_left(void **
     record_release(&record);
 }
 
+static void record_result__of_a_grant_out_of_the_line__names_its_claim(void **state) {
+    (void)state;
+    struct record record;
+    struct journal_row row = granted_row();
+    row.command = NULL;
+    record_init(&record);
+    assert_true(record_encode_result(&record, &row, 7));
+    assert_non_null(strstr(record.value, ",\"command\":{\"source\":\"/producers/royalty\",\"id\":\"message-1\"},"));
+    assert_true(record_encode_grant(&record, &row, 7, keys));
+    assert_non_null(strstr(record.value, ",\"command\":{\"source\":\"/producers/royalty\",\"id\":\"message-1\"},"));
+    record_release(&record);
+}
+
 static void record_result__of_a_duplicate__carries_the_original(void **state) {
     (void)state;
     struct record record;
     struct journal_row row = held_row();
     row.event = "duplicate";
     row.blocker = NULL;
-    row.original = "{\"outcome\": \"granted\", \"number\": 12, \"fence\": 5, \"claim_id\": null}";
+    row.original = "{\"outcome\": \"granted\", \"fence\": 5, \"claim_id\": null}";
     record_init(&record);
     assert_true(record_encode_result(&record, &row, 7));
-    assert_non_null(strstr(record.value, ",\"original\":{\"outcome\":\"granted\",\"number\":12,\"fence\":5}}"));
+    assert_non_null(strstr(record.value, ",\"original\":{\"outcome\":\"granted\",\"fence\":5}}"));
     record_release(&record);
 }
 
@@ -464,6 +477,7 @@ int main(void) {
         cmocka_unit_test(record_result__of_a_refusal__says_who_holds_it_and_how_long),
         cmocka_unit_test(record_result__blocker_without_expiry__has_no_remaining_time),
         cmocka_unit_test(record_result__of_a_lapse__names_no_command_and_no_time_left),
+        cmocka_unit_test(record_result__of_a_grant_out_of_the_line__names_its_claim),
         cmocka_unit_test(record_result__of_a_duplicate__carries_the_original),
         cmocka_unit_test(record_result__text_from_outside__is_escaped),
         cmocka_unit_test(record_grant__is_for_its_holder__with_the_token),

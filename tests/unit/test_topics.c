@@ -49,7 +49,8 @@ static void topics__sizes__fit_what_may_be_sent(void **state) {
         if (topic->is_input)
             assert_int_equal(number_of(topic, "max.message.bytes"), input);
     }
-    assert_true((size_t)input >= limits.value_bytes + limits.key_bytes);
+    assert_true((size_t)input >= limits.value_bytes + limits.key_bytes + limits.header_bytes);
+    assert_true(input >= 1000000); /* the whole batch of an ordinary producer */
     long letter = number_of(topic_get(TOPIC_DEAD_LETTERS), "max.message.bytes");
     assert_int_equal(letter - input, 65536);
     assert_true(letter - input > RECORD_DEAD_LETTER_EXTRA);
