@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* One request to the broker. REPLICAS_MAX: Kafka's own field has 16 bits. */
-enum { REQUEST_MS = 10000, CREATE_MS = 30000, REPLICAS_MAX = 32767 };
+enum { REQUEST_MS = 5000, CREATE_MS = 30000, REPLICAS_MAX = 32767 };
 
 static const struct argument_option options[] = {
     {"apply", 0, NULL, "create the topics that are missing"},

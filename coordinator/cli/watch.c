@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* How long a broker may take to say how many partitions a topic has. */
-enum { METADATA_MS = 10000 };
+enum { METADATA_MS = 5000 };
 
 struct watched {
     enum topic_id topic;
