@@ -1,13 +1,14 @@
 /* leasectl topics: the one table of topics (common/topics.h) against what the broker has. */
 #include "common/clock.h"
 #include "common/kafka_admin.h"
+#include "common/kafka_reader.h"
 #include "common/topics.h"
 #include "coordinator/cli/commands.h"
 
 #include <string.h>
 
 /* One request to the broker. REPLICAS_MAX: Kafka's own field has 16 bits. */
-enum { REQUEST_MS = 5000, CREATE_MS = 30000, REPLICAS_MAX = 32767 };
+enum { REQUEST_MS = 5000, CREATE_MS = 30000, SERVED_RETRY_MS = 20, REPLICAS_MAX = 32767 };
 
 static const struct argument_option options[] = {
     {"apply", 0, NULL, "create the topics that are missing"},
@@ -116,6 +117,33 @@ static size_t spec_of(const struct topics *topics, const struct seen *seen, stru
     return count;
 }
 
+/* A broker that just heard of a partition says "not leader" for a moment, though the metadata already names it: who is told
+ * that topics are ready must be able to use them. */
+static bool await_partition(struct kafka_reader *reader, const char *topic, int32_t partition, int64_t until_us,
+                            struct error *error) {
+    int64_t low = 0, high = 0;
+    while (!kafka_reader_watermarks(reader, topic, partition, REQUEST_MS, &low, &high, error)) {
+        if (error->kind != ERROR_RETRY || clock_monotonic_us() >= until_us)
+            return error_prefix(error, "%s/%d was created and does not answer yet", topic, partition);
+        cli_pause_ms(SERVED_RETRY_MS);
+    }
+    return true;
+}
+
+static bool await_created(struct topics *topics, struct error *error) {
+    struct kafka_settings settings;
+    struct kafka_reader *reader = NULL;
+    const struct kafka_reader_options reader_options = {.settings = &settings, .group = cli_group(topics->cli)};
+    int64_t until_us = clock_monotonic_us() + CREATE_MS * INT64_C(1000);
+    bool is_ok = cli_get_kafka(topics->cli, &settings, error) && kafka_reader_new(&reader_options, &reader, error);
+    for (size_t i = 0; i < TOPIC_COUNT && is_ok; i++)
+        for (int32_t partition = 0; partition < topics->seen[i].topic->partitions && is_ok; partition++)
+            if (topics->seen[i].state == TOPIC_CREATED)
+                is_ok = await_partition(reader, buf_text(&topics->seen[i].name), partition, until_us, error);
+    kafka_reader_free(reader);
+    return is_ok;
+}
+
 static bool create_missing(struct topics *topics, struct error *error) {
     struct kafka_topic_config configs[TOPIC_COUNT][TOPIC_CONFIGS_MAX];
     struct kafka_topic_spec specs[TOPIC_COUNT];
@@ -139,7 +167,7 @@ static bool create_missing(struct topics *topics, struct error *error) {
         }
         missing[i]->state = results[i].created == KAFKA_CREATED ? TOPIC_CREATED : TOPIC_IS_THERE;
     }
-    return look_at_all(topics, error);
+    return await_created(topics, error) && look_at_all(topics, error);
 }
 
 /* ---- showing ---- */
@@ -219,7 +247,7 @@ const struct cli_command command_topics = {
     .summary = "compare the broker's topics with those needed, create what is missing",
     .help =
         "Shows the topics that Leasehold uses, what the broker has of them, and where a setting differs. With --apply those that\n"
-        "are missing are created, and waited for until every partition has a leader; running it again changes nothing. What\n"
+        "are missing are created, and waited for until every partition answers; running it again changes nothing. What\n"
         "exists is never changed: a difference is shown, and may be meant.\n"
         "Exit code 0 if all is there (without --apply: and as it should be), else 1. --topic-prefix goes before every name.\n",
     .examples =

@@ -12,5 +12,6 @@ extern const struct cli_command command_ls;
 extern const struct cli_command command_show;
 extern const struct cli_command command_timeline;
 extern const struct cli_command command_dlq_ls;
+extern const struct cli_command command_jump;
 
 #endif
