@@ -418,6 +418,8 @@ static void start_relay(struct coordinator *coordinator, struct error *error, bo
         .token_keys = coordinator->decoder.keys,
         .batch = (int)coordinator->options->relay_batch,
         .mark_interval_ms = (int)coordinator->options->mark_interval_ms,
+        .admit = admission_admit,
+        .admit_context = coordinator->admission,
         .log = &coordinator->log,
         .failed = on_relay_failed,
         .context = coordinator,
