@@ -347,6 +347,7 @@ struct round {
     int64_t *starts;
     bool *compares;
     size_t count;
+    size_t cautious; /* how many of them are read with caution */
 };
 
 static void round_init(struct round *round, size_t capacity) {
@@ -354,7 +355,7 @@ static void round_init(struct round *round, size_t capacity) {
     round->evidence = memory_alloc_array(capacity + 1, sizeof *round->evidence);
     round->starts = memory_alloc_array(capacity + 1, sizeof *round->starts);
     round->compares = memory_alloc_array(capacity + 1, sizeof *round->compares);
-    round->count = 0;
+    round->count = round->cautious = 0;
 }
 
 static void round_release(struct round *round) {
@@ -399,9 +400,7 @@ static bool take_one(struct intake *intake, struct partition *partition, struct 
     if (idle_takes >= CAUTION_TAKES) {
         int64_t window = round->starts[at] + intake->options.caution_messages;
         partition->cautious_until = window < evidence.high ? window : evidence.high;
-        if (partition->cautious_until > round->starts[at])
-            log_write(intake->options.log, LOG_WARNING, "partition is read with caution", "topic", partition->topic,
-                      "partition", LOG_N(partition->number), "takes_without_progress", LOG_N(idle_takes), NULL);
+        round->cautious += partition->cautious_until > round->starts[at];
     }
     set_state(intake, partition, PARTITION_CHECKED);
     round->partitions[at] = partition;
@@ -485,6 +484,9 @@ static bool start_round(struct intake *intake, struct round *round, struct error
         places[count++] = place_of(partition, round->starts[i]);
         set_state(intake, partition, PARTITION_RUNNING);
     }
+    if (round->cautious > 0)
+        log_write(intake->options.log, LOG_WARNING, "reading with caution: takings without progress, something may kill us",
+                  "partitions", LOG_N(round->cautious), NULL);
     CRASH_POINT("assign.fingerprint_checked");
     bool is_good = count == 0 || kafka_consumer_start(intake->consumer, places, count, error);
     free(places);

@@ -350,52 +350,92 @@ static bool work_range(struct lane *lane, struct batch *batch, struct range whol
     return true;
 }
 
-/* Notes the attempt and decodes; a message that was begun too often is given up. False when the lane is to stop. */
-static bool begin_cautiously(struct lane *lane, struct batch *batch, size_t at, struct error *error) {
-    struct batch_entry *entry = &batch->entries[at];
+/* ---- caution: something here may have killed the process ---- */
+
+/* Entries that may be tried together from `at` on: of one taking, not decoded yet, and not where a try together died. */
+static size_t cautious_extent(const struct batch *batch, size_t at) {
+    const struct batch_entry *first = &batch->entries[at];
+    const struct partition *partition = batch->slots[first->slot].partition;
+    size_t upto = at + 1;
+    if (first->message.offset < partition->alone_until)
+        return upto;
+    while (upto < batch->count && !batch->entries[upto].is_decoded && batch->entries[upto].slot == first->slot &&
+           batch->entries[upto].message.offset < first->message.offset + LANE_CAUTIOUS_MESSAGES)
+        upto++;
+    return upto;
+}
+
+/* Notes the try of what begins at `at`; how often it was noted before. False when the lane is to stop. */
+static bool note_attempt(struct lane *lane, struct batch *batch, size_t at, int *ret_tries, struct error *error) {
     const struct lane_store *store = &lane->options.store;
-    for (;;) {
-        int tries = 0;
-        if (batch_drop_outdated(batch, at, at + 1) == 0)
-            return true;
+    const struct message *message = &batch->entries[at].message;
+    *ret_tries = 0;
+    while (batch_drop_outdated(batch, at, at + 1) > 0) {
         if (is_stopping(lane))
             return false;
         if (store->open(store->context, error) &&
-            store->attempt(store->context, entry->message.topic, entry->message.partition, entry->message.offset, &tries,
-                           error)) {
-            if (tries > LANE_ATTEMPTS_MAX) {
-                entry->command.topic = entry->message.topic;
-                entry->command.partition = entry->message.partition;
-                entry->command.offset = entry->message.offset;
-                command_to_dead_letter(&entry->command, &entry->message, EVENT_KILLED_PROCESS, NULL);
-            } else {
-                lane->options.decode(lane->options.decode_context, &entry->message, &entry->command);
-            }
-            entry->is_decoded = true;
+            store->attempt(store->context, message->topic, message->partition, message->offset, ret_tries, error))
             return true;
-        }
         if (error->kind == ERROR_FATAL)
             return false;
         store->close(store->context);
         wait_before_retry(lane, error);
     }
-}
-
-static bool work_cautiously(struct lane *lane, struct batch *batch, struct error *error) {
-    for (size_t i = 0; i < batch->count; i++) {
-        if (!batch->entries[i].is_decoded && !begin_cautiously(lane, batch, i, error))
-            return false;
-        if (!work_range(lane, batch, (struct range){i, i + 1}, error))
-            return false;
-    }
     return true;
 }
 
-static bool needs_caution(const struct batch *batch) {
-    for (size_t i = 0; i < batch->count; i++)
-        if (!batch->entries[i].is_decoded)
-            return true;
-    return false;
+static void decode_entries(struct lane *lane, struct batch *batch, size_t from, size_t upto) {
+    for (size_t i = from; i < upto; i++) {
+        lane->options.decode(lane->options.decode_context, &batch->entries[i].message, &batch->entries[i].command);
+        batch->entries[i].is_decoded = true;
+    }
+}
+
+static void give_up_killer(struct batch_entry *entry) {
+    entry->command.topic = entry->message.topic;
+    entry->command.partition = entry->message.partition;
+    entry->command.offset = entry->message.offset;
+    command_to_dead_letter(&entry->command, &entry->message, EVENT_KILLED_PROCESS, NULL);
+    entry->is_decoded = true;
+}
+
+/* A few messages are tried together first; if the process dies of them, they are tried one by one, and the one that it
+ * dies of too often is given up. */
+static bool work_with_caution(struct lane *lane, struct batch *batch, size_t from, size_t *ret_upto, struct error *error) {
+    struct batch_entry *first = &batch->entries[from];
+    struct partition *partition = batch->slots[first->slot].partition;
+    size_t upto = cautious_extent(batch, from);
+    int tries;
+    if (!note_attempt(lane, batch, from, &tries, error))
+        return false;
+    if (tries > 0) {
+        if (first->message.offset >= partition->alone_until)
+            partition->alone_until = first->message.offset + LANE_CAUTIOUS_MESSAGES;
+        upto = from + 1;
+    }
+    if (tries > LANE_ATTEMPTS_MAX)
+        give_up_killer(first);
+    else
+        decode_entries(lane, batch, from, upto);
+    *ret_upto = upto;
+    return work_range(lane, batch, (struct range){from, upto}, error);
+}
+
+static size_t decoded_extent(const struct batch *batch, size_t at) {
+    while (at < batch->count && batch->entries[at].is_decoded)
+        at++;
+    return at;
+}
+
+static bool work_batch(struct lane *lane, struct batch *batch, struct error *error) {
+    for (size_t from = 0, upto; from < batch->count; from = upto) {
+        upto = decoded_extent(batch, from);
+        bool goes_on = upto > from ? work_range(lane, batch, (struct range){from, upto}, error)
+                                   : work_with_caution(lane, batch, from, &upto, error);
+        if (!goes_on)
+            return false;
+    }
+    return true;
 }
 
 static void *lane_main(void *argument) {
@@ -406,8 +446,7 @@ static void *lane_main(void *argument) {
         lane->options.events.works(lane->options.events.context, lane);
     for (struct batch *batch; (batch = take_batch(lane)) != NULL;) {
         make_room_for_answer(lane, batch);
-        bool is_done = needs_caution(batch) ? work_cautiously(lane, batch, &error)
-                                            : work_range(lane, batch, (struct range){0, batch->count}, &error);
+        bool is_done = work_batch(lane, batch, &error);
         put_away(lane, batch);
         if (!is_done && !is_stopping(lane)) {
             lane->options.events.failed(lane->options.events.context, lane, &error);

@@ -82,7 +82,11 @@ bool lane_wait_in_hand(struct lane *lane, int wait_ms);
 /* Looks at generations and at stopping again instead of waiting out a backoff. */
 void lane_nudge(struct lane *lane);
 
-/* A message that was begun this often and never passed has killed the process: it becomes a dead letter. */
-enum { LANE_ATTEMPTS_MAX = 3 };
+enum {
+    /* A message that was begun more often than this and never passed has killed the process: it becomes a dead letter. */
+    LANE_ATTEMPTS_MAX = 3,
+    /* Messages tried together with caution: two commits instead of two for each; as many single tries once it died of them. */
+    LANE_CAUTIOUS_MESSAGES = 50,
+};
 
 #endif

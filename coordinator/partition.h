@@ -42,10 +42,13 @@ struct partition {
     uint64_t taken;         /* the generation of the current taking */
     int64_t handed;         /* what claim_offsets will find when all that was handed to the lane is committed */
     int64_t last_offset, last_timestamp, last_checksum; /* fingerprint at the taking; last_offset < 0: none */
-    int64_t cautious_until; /* messages below this offset are tried one at a time */
+    int64_t cautious_until; /* messages below this offset are handed over undecoded, to be tried with caution */
     int64_t published;      /* what the group was told */
     bool is_paused;
     struct error halt;
+
+    /* its lane's */
+    int64_t alone_until; /* messages below this offset are tried alone: the process died of a few together */
 
     /* shared with its lane */
     _Atomic uint64_t generation;

@@ -28,7 +28,8 @@ struct script {
     int64_t next[4];            /* consumed offsets by partition */
     int lost_partition;         /* claims of this one are refused; -1: none */
     int fatal;
-    int tries;                  /* what attempt answers */
+    int64_t tried_before;       /* the offset for which attempt answers `tries`; for others 0 */
+    int tries;
     bool is_held;               /* apply waits */
     bool is_in_apply;
     int committed, dead, refused, rooms, failed, retries;
@@ -141,7 +142,7 @@ static bool scripted_attempt(void *context, const char *topic, int32_t partition
     (void)partition;
     (void)error;
     pthread_mutex_lock(&script->mutex);
-    *ret_tries = offset == script->poison ? script->tries : 0;
+    *ret_tries = offset == script->tried_before ? script->tries : 0;
     note(script, "attempt");
     pthread_mutex_unlock(&script->mutex);
     return true;
@@ -217,7 +218,7 @@ static int set_up(void **state) {
     struct stage *stage = calloc(1, sizeof *stage);
     pthread_mutex_init(&stage->script.mutex, NULL);
     pthread_cond_init(&stage->script.changed, NULL);
-    stage->script.poison = stage->script.lost_partition = -1;
+    stage->script.poison = stage->script.tried_before = stage->script.lost_partition = -1;
     const struct lane_options options = {
         .name = "test", .store = {&stage->script, scripted_open, scripted_close, scripted_apply, scripted_attempt},
         .events = {&stage->script, on_committed, on_refused, on_has_room, on_retries, on_works, on_failed},
@@ -404,21 +405,37 @@ static void test_lane__says_full_and_says_room_again(void **state) {
     assert_string_equal(buf_text(&stage->script.log), "1 done, 10 done, 10 done");
 }
 
-static void test_lane__a_cautious_message_is_noted_decoded_and_applied_alone(void **state) {
+static void test_lane__a_few_cautious_messages_are_noted_and_tried_together(void **state) {
     struct stage *stage = *state;
     hold(stage, true);
     put(stage, 3, 1);
     wait_until_in_apply(stage);
     put_as(stage, 0, false);
     put_as(stage, 0, false);
+    put_as(stage, 1, false); /* another partition has attempts of its own */
+    put_as(stage, 2, true);  /* and needs none where nothing is suspected */
     hold(stage, false);
-    wait_for(stage, &stage->script.committed, 3);
-    assert_string_equal(buf_text(&stage->script.log), "1 done, attempt, 1 done, attempt, 1 done");
+    wait_for(stage, &stage->script.committed, 5);
+    assert_string_equal(buf_text(&stage->script.log), "1 done, attempt, 2 done, attempt, 1 done, 1 done");
+}
+
+static void test_lane__where_the_process_died_each_message_is_tried_alone(void **state) {
+    struct stage *stage = *state;
+    stage->script.tried_before = 0;
+    stage->script.tries = 1;
+    hold(stage, true);
+    put(stage, 3, 1);
+    wait_until_in_apply(stage);
+    for (int i = 0; i < 3; i++)
+        put_as(stage, 0, false);
+    hold(stage, false);
+    wait_for(stage, &stage->script.committed, 4);
+    assert_string_equal(buf_text(&stage->script.log), "1 done, attempt, 1 done, attempt, 1 done, attempt, 1 done");
 }
 
 static void test_lane__a_message_tried_too_often_becomes_a_dead_letter(void **state) {
     struct stage *stage = *state;
-    stage->script.poison = 0;
+    stage->script.tried_before = 0;
     stage->script.tries = LANE_ATTEMPTS_MAX + 1;
     put_as(stage, 0, false);
     wait_for(stage, &stage->script.dead, 1);
@@ -445,7 +462,8 @@ int main(void) {
         TEST(test_lane__a_refused_claim_drops_only_that_partition),
         TEST(test_lane__what_is_no_longer_ours_is_dropped_unseen),
         TEST(test_lane__says_full_and_says_room_again),
-        TEST(test_lane__a_cautious_message_is_noted_decoded_and_applied_alone),
+        TEST(test_lane__a_few_cautious_messages_are_noted_and_tried_together),
+        TEST(test_lane__where_the_process_died_each_message_is_tried_alone),
         TEST(test_lane__a_message_tried_too_often_becomes_a_dead_letter),
         TEST(test_lane__freeing_it_ends_a_retry_at_once),
     };
