@@ -71,16 +71,16 @@ DECLARE
   s_event int[];
   s_ready timestamptz[]; s_check timestamptz[]; s_ended timestamptz[]; s_payload text[];
 
-  -- Events, in journal order: answers and lapses; then grants out of demand (m_); then the answers to claims (q_).
+  -- Events, in journal order: lapses and answers, then grants out of demand (m_). Claims among the commands (q_).
   ne int := 0;
   e_cmd int[]; e_slot int[]; e_event text[]; e_holder text[]; e_claim uuid[]; e_fence bigint[]; e_since timestamptz[];
   e_until timestamptz[]; e_floor bigint[]; e_state text[]; e_attempt int[]; e_step text[]; e_amount bigint[];
-  e_reason text[]; e_field text[]; e_blocker jsonb[]; e_changes boolean[]; e_grant boolean[]; e_payload text[];
+  e_reason text[]; e_field text[]; e_blocker jsonb[]; e_changes boolean[]; e_grant boolean[]; e_payload text[]; e_refresh bigint[];
   nm int := 0;
   m_kind text[]; m_lease text[]; m_holder text[]; m_claim uuid[]; m_fence bigint[]; m_since timestamptz[]; m_until timestamptz[];
   m_attempt int[]; m_step text[]; m_refresh bigint[]; m_source text[]; m_message text[]; m_trace text[]; m_payload text[];
   nq int := 0;
-  q_cmd int[]; q_outcome text[]; q_count bigint[];
+  q_cmd int[];
 
   -- Answers, by command.
   o_outcome text[]; o_event int[]; o_fence bigint[]; o_claim uuid[]; o_until timestamptz[];
@@ -171,10 +171,8 @@ BEGIN
 
   -- Leases found on the way: those behind the stamps of resources that the batch names, and expired items that a claim could get.
   IF has_resources THEN
-    SELECT array_agg(DISTINCT x.fence) INTO stamps
-      FROM lease.resource x
-     WHERE x.fence IS NOT NULL
-       AND (x.resource = ANY (p_resource) OR x.resource = ANY (SELECT tt || '/*' FROM unnest(p_table) tt));
+    targets := coalesce(p_resource, '{}') || ARRAY(SELECT tt || '/*' FROM unnest(p_table) tt);
+    SELECT array_agg(DISTINCT x.fence) INTO stamps FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence IS NOT NULL;
   END IF;
   IF stamps IS NOT NULL OR has_claims THEN
     FOR r IN
@@ -197,7 +195,7 @@ BEGIN
     IF stamps IS NOT NULL THEN
       SELECT coalesce(array_agg(u.fence), '{}') INTO dead_stamps
         FROM unnest(stamps) AS u (fence)
-       WHERE NOT EXISTS (SELECT 1 FROM lease.lease l WHERE l.fence = u.fence);
+       WHERE (SELECT true FROM lease.lease l WHERE l.fence = u.fence) IS NULL;   -- a look by key each: an anti-join may choose to scan
     END IF;
   END IF;
 
@@ -233,7 +231,7 @@ BEGIN
       e_cmd[ne] := NULL; e_slot[ne] := s; e_event[ne] := v_event; e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s];
       e_since[ne] := s_since[s]; e_until[ne] := s_until[s]; e_floor[ne] := s_fence[s] + 1; e_state[ne] := states[s_cond[s] + 1];
       e_attempt[ne] := s_attempt[s]; e_step[ne] := s_step[s]; e_amount[ne] := NULL; e_reason[ne] := NULL; e_field[ne] := NULL;
-      e_blocker[ne] := NULL; e_changes[ne] := true; e_grant[ne] := false; e_payload[ne] := NULL;
+      e_blocker[ne] := NULL; e_changes[ne] := true; e_grant[ne] := false; e_payload[ne] := NULL; e_refresh[ne] := NULL;
       s_event[s] := ne;
     ELSIF cond = in_ready AND s_check[s] <= v_at THEN
       s_check[s] := NULL; s_dirty[s] := true;
@@ -267,8 +265,9 @@ BEGIN
     ELSIF c_first[i] < i THEN
       v_outcome := CASE WHEN p_digest[c_first[i]] = p_digest[i] THEN 'duplicate' ELSE 'malformed' END;
     ELSIF cmd = 9 THEN
+      -- What it gets is known after the matching; its answer stands here, in the order of the messages.
       nq := nq + 1; q_cmd[nq] := i;
-      CONTINUE;
+      v_outcome := 'waiting';
     ELSE
       k := s_k[s];
       fits := coalesce(p_fence[i] = s_fence[s] AND p_claim_id[i] = s_claim[s] AND p_holder[i] = s_holder[s] AND p_token_fits[i], false);
@@ -329,8 +328,7 @@ BEGIN
               GET DIAGNOSTICS stamped = ROW_COUNT;
               IF stamped + mine < asked THEN
                 INSERT INTO lease.resource (resource, fence)
-                SELECT u, f FROM unnest(targets) AS u
-                 WHERE NOT EXISTS (SELECT 1 FROM lease.resource x WHERE x.resource = u) ORDER BY u
+                SELECT u, f FROM unnest(targets) AS u ORDER BY u
                 ON CONFLICT DO NOTHING;
                 GET DIAGNOSTICS inserted = ROW_COUNT;
                 stamped := stamped + inserted;
@@ -409,7 +407,7 @@ BEGIN
       ELSIF v_outcome = 'granted' THEN   -- begin
         IF p_amount[i] = s_covered[s] THEN
           UPDATE lease.resource x SET fence = NULL
-           WHERE x.resource = ANY (SELECT u || '/*' FROM unnest(string_to_array(s_covering[s], ',')) u) AND x.fence = s_fence[s];
+           WHERE x.resource = ANY (ARRAY(SELECT u || '/*' FROM unnest(string_to_array(s_covering[s], ',')) u)) AND x.fence = s_fence[s];
           s_cond[s] := in_held; s_covering[s] := NULL; s_dirty[s] := true;
         ELSE
           v_outcome := 'incomplete';
@@ -441,10 +439,12 @@ BEGIN
 
     ne := ne + 1;
     o_outcome[i] := v_outcome; o_event[i] := ne;
-    IF v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
+    IF v_outcome = 'waiting' THEN
+      o_outcome[i] := NULL;   -- not answered yet
+    ELSIF v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
       v_remembered := v_remembered + 1;
     END IF;
-    e_cmd[ne] := i; e_slot[ne] := s; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
+    e_cmd[ne] := i; e_slot[ne] := s; e_refresh[ne] := NULL; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
     e_reason[ne] := v_reason; e_field[ne] := v_field; e_blocker[ne] := v_blocker; e_changes[ne] := v_changes; e_grant[ne] := v_grant; e_payload[ne] := v_payload;
     IF v_outcome IN ('granted', 'covered', 'renewed', 'advanced', 'finished', 'failed', 'released', 'requested') THEN
       e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s]; e_since[ne] := s_since[s];
@@ -569,24 +569,24 @@ BEGIN
       FROM (SELECT p_kind[u] AS kind, p_subject[u] AS worker, max(u) AS last FROM unnest(q_cmd) u GROUP BY 1, 2) q
      WHERE d.kind = q.kind AND d.worker = q.worker AND coalesce(p_wait_ms[q.last], 0) = 0;
     FOR r IN
-      SELECT q.t::int AS t, q.cmd, d.credit_total > d.granted_total AND d.open_until >= v_at AS is_open,
+      SELECT q.cmd, d.credit_total > d.granted_total AND d.open_until >= v_at AS is_open,
              CASE WHEN q.cmd = max(q.cmd) OVER (PARTITION BY d.kind, d.worker)
                   THEN (SELECT count(*) FROM unnest(m_kind, m_holder) m (kind, holder) WHERE m.kind = d.kind AND m.holder = d.worker) ELSE 0 END AS count
-        FROM unnest(q_cmd) WITH ORDINALITY q (cmd, t)
+        FROM unnest(q_cmd) AS q (cmd)
         JOIN lease.demand d ON d.kind = p_kind[q.cmd] AND d.worker = p_subject[q.cmd]
-       ORDER BY q.t
     LOOP
-      q_count[r.t] := r.count;
-      q_outcome[r.t] := CASE WHEN r.count > 0 THEN 'granted' WHEN r.is_open AND p_wait_ms[r.cmd] > 0 THEN 'waiting' ELSE 'empty' END;
-      o_outcome[r.cmd] := q_outcome[r.t]; o_event[r.cmd] := ne + nm + r.t;
+      t := o_event[r.cmd];
+      e_event[t] := CASE WHEN r.count > 0 THEN 'granted' WHEN r.is_open AND p_wait_ms[r.cmd] > 0 THEN 'waiting' ELSE 'empty' END;
+      e_holder[t] := p_subject[r.cmd]; e_amount[t] := r.count; e_refresh[t] := p_refresh[r.cmd];
+      o_outcome[r.cmd] := e_event[t];
     END LOOP;
   END IF;
   IF nq > 0 THEN
     PERFORM lease.remember(v_slot, nq, c_key, p_digest, c_first, ARRAY(SELECT CASE WHEN u = ANY (q_cmd) THEN o_outcome[u] END FROM generate_series(1, n) u), NULL, NULL);
   END IF;
 
-  IF ne + nm + nq > 0 THEN
-    v_base := lease.next_numbers(ne + nm + nq, p_at);
+  IF ne + nm > 0 THEN
+    v_base := lease.next_numbers(ne + nm, p_at);
 
     INSERT INTO lease.journal (number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition, origin_offset,
                                holder, claim_id, fence, since, lease_until, min_fence, state, attempt, step, amount, refresh, reason, field, blocker,
@@ -595,15 +595,15 @@ BEGIN
            CASE WHEN e.cmd IS NULL THEN s_lease[e.slot] ELSE p_subject[e.cmd] END,
            p_command[e.cmd], p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
            p_origin_topic[e.cmd], p_origin_partition[e.cmd], p_origin_offset[e.cmd],
-           e.holder, e.claim, e.fence, e.since, e.until, e.floor, e.state, e.attempt, e.step, e.amount, NULL, e.reason, e.field, e.blocker,
+           e.holder, e.claim, e.fence, e.since, e.until, e.floor, e.state, e.attempt, e.step, e.amount, e.refresh, e.reason, e.field, e.blocker,
            CASE WHEN e.event = 'duplicate' THEN jsonb_strip_nulls(
              CASE WHEN d_outcome[e.cmd] IS NOT NULL THEN jsonb_build_object('outcome', d_outcome[e.cmd], 'fence', d_fence[e.cmd], 'claim_id', d_claim[e.cmd])
                   ELSE jsonb_build_object('outcome', o_outcome[c_first[e.cmd]], 'fence', o_fence[c_first[e.cmd]], 'claim_id', o_claim[c_first[e.cmd]]) END) END,
            e.payload, e.changes, e.grants, p_raw_key[e.cmd], p_raw_value[e.cmd], p_raw_headers[e.cmd]
       FROM unnest(e_cmd, e_slot, e_event, e_holder, e_claim, e_fence, e_since, e_until, e_floor, e_state, e_attempt, e_step, e_amount,
-                  e_reason, e_field, e_blocker, e_changes, e_grant, e_payload)
+                  e_reason, e_field, e_blocker, e_changes, e_grant, e_payload, e_refresh)
            WITH ORDINALITY AS e (cmd, slot, event, holder, claim, fence, since, until, floor, state, attempt, step, amount,
-                                 reason, field, blocker, changes, grants, payload, no);
+                                 reason, field, blocker, changes, grants, payload, refresh, no);
     IF nm > 0 THEN
       INSERT INTO lease.journal (number, at, event, kind, subject, source, message_id, traceparent, holder, claim_id, fence, since, lease_until,
                                  min_fence, state, attempt, step, refresh, payload, changes_lease, is_grant)
@@ -612,15 +612,7 @@ BEGIN
         FROM unnest(m_kind, m_lease, m_source, m_message, m_trace, m_holder, m_claim, m_fence, m_since, m_until, m_attempt, m_step, m_refresh, m_payload)
              WITH ORDINALITY AS m (kind, lease, source, message, trace, holder, claim, fence, since, until, attempt, step, refresh, payload, no);
     END IF;
-    IF nq > 0 THEN
-      INSERT INTO lease.journal (number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition, origin_offset,
-                                 holder, amount, refresh, changes_lease, is_grant)
-      SELECT v_base + ne + nm + q.no, v_at, q.outcome, p_kind[q.cmd], p_subject[q.cmd], p_command[q.cmd], p_source[q.cmd], p_message_id[q.cmd],
-             p_traceparent[q.cmd], p_origin_topic[q.cmd], p_origin_partition[q.cmd], p_origin_offset[q.cmd],
-             p_subject[q.cmd], q.count, p_refresh[q.cmd], false, false
-        FROM unnest(q_cmd, q_outcome, q_count) WITH ORDINALITY AS q (cmd, outcome, count, no);
-    END IF;
-    PERFORM pg_notify('lease_journal', (v_base + ne + nm + nq)::text || ' ' || coalesce(floor(extract(epoch FROM v_earliest) * 1000)::bigint::text, ''));
+    PERFORM pg_notify('lease_journal', (v_base + ne + nm)::text || ' ' || coalesce(floor(extract(epoch FROM v_earliest) * 1000)::bigint::text, ''));
   END IF;
 
   FOR i IN 1 .. n LOOP
