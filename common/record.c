@@ -302,6 +302,14 @@ static bool names_lease(const struct journal_row *row) {
     return row->kind != NULL && row->subject != NULL;
 }
 
+/* The fence of a refusal is what the command claimed: it may never have been given out, and the witness, which believes
+ * the header, would take it for one that was. */
+static bool is_refusal(const struct journal_row *row) {
+    enum lease_outcome outcome;
+    return row->command != NULL && lease_outcome_parse(row->event, strlen(row->event), &outcome) &&
+           lease_outcome_is_refusal(outcome);
+}
+
 static bool is_internal(const struct journal_row *row) {
     return is_event(row, "dead_letter") || is_event(row, "jumped") || is_event(row, "restated");
 }
@@ -312,7 +320,7 @@ bool record_encode_result(struct record *record, const struct journal_row *row, 
     begin_record(record, TOPIC_RESULTS, event_header_bytes(row));
     event_headers(record, row, row->event, epoch);
     header_text(record, HEADER_OUTCOME, row->event);
-    if (row->fence != ROW_NULL)
+    if (row->fence != ROW_NULL && !is_refusal(row))
         header_number(record, HEADER_FENCE, row->fence);
     buf_append_text(&record->key_text, row->subject);
 

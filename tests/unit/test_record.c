@@ -168,6 +168,25 @@ static void record_result__of_a_refusal__says_who_holds_it_and_how_long(void **s
     record_release(&record);
 }
 
+static void record_result__fence_that_a_refused_command_claimed__is_in_no_header(void **state) {
+    (void)state;
+    struct record record;
+    struct journal_row row = held_row();
+    row.event = "stale";
+    row.command = "finish";
+    row.blocker = NULL;
+    row.fence = INT64_C(8589934881);
+    record_init(&record);
+    assert_true(record_encode_result(&record, &row, 7));
+    for (size_t i = 0; i < record.header_count; i++)
+        assert_string_not_equal(record.headers[i].name, "lease_fence");
+    row.event = "lapsed"; /* nobody asked: the lease's own fence */
+    row.command = NULL;
+    assert_true(record_encode_result(&record, &row, 7));
+    assert_string_equal(record.headers[record.header_count - 1].name, "lease_fence");
+    record_release(&record);
+}
+
 static void record_result__blocker_without_expiry__has_no_remaining_time(void **state) {
     (void)state;
     struct record record;
@@ -475,6 +494,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(record_result__of_a_grant__says_all_but_the_token),
         cmocka_unit_test(record_result__of_a_refusal__says_who_holds_it_and_how_long),
+        cmocka_unit_test(record_result__fence_that_a_refused_command_claimed__is_in_no_header),
         cmocka_unit_test(record_result__blocker_without_expiry__has_no_remaining_time),
         cmocka_unit_test(record_result__of_a_lapse__names_no_command_and_no_time_left),
         cmocka_unit_test(record_result__of_a_grant_out_of_the_line__names_its_claim),
