@@ -1,13 +1,19 @@
-# ctest: LABEL cli TIMEOUT 120
+# ctest: LABEL cli TIMEOUT 300
 """leasectl jump: topics that are ahead of the database lift fences above everything ever published, once, and on the record."""
 import json
 
 import pytest
 
 from harness import Events
-from leasectl import CONFIGURATION, UNAVAILABLE, YES, Leasectl
+from leasectl import CONFIGURATION, UNAVAILABLE, YES, Leasectl, small_topics
 
 AHEAD_NUMBER, AHEAD_FENCE = 700, 2**32 + 77
+
+
+@pytest.fixture
+def place(bare_place):
+    bare_place.ctl("migrate")
+    return small_topics(bare_place)
 
 
 @pytest.fixture

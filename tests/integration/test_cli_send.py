@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 120
+# ctest: LABEL cli TIMEOUT 300
 """leasectl send: what it puts on a topic, and what it makes of the answer. The answers here are written by hand, as the relay
 writes them; test_cli_system.py has real ones."""
 import json
@@ -9,11 +9,16 @@ import threading
 import pytest
 
 from harness import Events, Reader
-from leasectl import CONFIGURATION, DATA, NO, TEMPORARY, YES, Leasectl
+from leasectl import CONFIGURATION, DATA, NO, TEMPORARY, YES, Leasectl, small_topics
 
 TOKEN = "ab" * 32
 GRANT = {"number": 5, "kind": "settlement", "lease": "2026-10", "holder": "run-a", "fence": 4294967297,
          "claim_id": "01890000-0000-7000-8000-000000000001", "token": TOKEN, "ttl_ms": 2000}
+
+
+@pytest.fixture
+def place(bare_place):
+    return small_topics(bare_place)
 
 
 @pytest.fixture
@@ -174,6 +179,7 @@ def test_the_exit_code_says_whether_it_was_done(place, send, coordinator):
     coordinator(lambda origin, event: [
         result_of(dict(origin, offset=origin["offset"] + 1), event, "stale" if event["subject"] in POSITIVE else "granted"),
         result_of(origin, event, event["subject"], fence=17)])
+    place.ctl("migrate")
     outcomes = [outcome for (outcome,) in place.database.query("SELECT outcome FROM lease.outcomes ORDER BY precedence")]
     assert outcomes == REFUSALS + POSITIVE, "every outcome has its row here"
     for outcome in outcomes:

@@ -3,6 +3,11 @@ import json
 import os
 import subprocess
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from waiting import eventually
+
 YES, NO = 0, 1
 USAGE, DATA, UNAVAILABLE, SOFTWARE, TEMPORARY, PERMISSION, CONFIGURATION = 64, 65, 69, 70, 75, 77, 78
 
@@ -61,3 +66,29 @@ class Leasectl:
         environment = {name: value for name, value in dict(self.environment, **more).items() if value is not None}
         return Done(words, subprocess.run([self.program, *words], env=environment, input=given, timeout=60,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False))
+
+
+TOPICS = ("settlement.events", "cleanup.events", "lease.renewals", "lease.results", "lease.grants", "lease.state",
+          "lease.dead-letters")
+
+
+def small_topics(place, partitions=3):
+    """The topics with few partitions, for tests that look at records and not at the topics: quick to make."""
+    admin = place.kafka.admin()
+    names = [place.prefix + topic for topic in TOPICS]
+    for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
+        future.result(20)
+    consumer = Consumer({"bootstrap.servers": place.kafka.brokers, "group.id": "small-topics", "log_level": 2})
+
+    def answer():
+        try:
+            return all(consumer.get_watermark_offsets(TopicPartition(name, number), timeout=5)
+                       for name in names for number in range(partitions))
+        except KafkaException:      # the metadata names a leader a moment before the leader knows
+            return False
+
+    try:
+        eventually(answer, 20, "every new partition answers")
+    finally:
+        consumer.close()
+    return place
