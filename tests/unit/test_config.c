@@ -1,4 +1,5 @@
 /* config: who wins, what is refused and with which words, and that no secret shows anywhere. A small table of its own. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -440,6 +443,37 @@ static void test_config__a_secret_file_of_another_user_is_refused(void **state) 
                    "token_key (--token-key-file): key belongs to another user (12345)");
 }
 
+enum { MOUNTED_AS_IT_SHOULD = 0, REFUSED = 1, MAY_NOT_MOUNT = 77 };
+
+/* In a child with mounts of its own: a secret as Kubernetes lays it out, behind a link, open, on a read-only mount. */
+static int load_from_read_only_mount(struct fixture *fixture) {
+    char link[192];
+    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("none", fixture->folder, "tmpfs", 0, NULL) != 0)
+        return MAY_NOT_MOUNT;
+    write_file(fixture, "target", 0644, "0123456789", 10);
+    if (symlink("target", path_of(fixture, "link", link)) != 0 ||
+        mount(NULL, fixture->folder, NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0)
+        return MAY_NOT_MOUNT;
+    if (!load(fixture, NULL, NO_ENVIRONMENT, "--token-key-file", link, NULL))
+        return REFUSED;
+    return strcmp(fixture->target.token_key, "0123456789") == 0 ? MOUNTED_AS_IT_SHOULD : REFUSED;
+}
+
+static void test_config__a_read_only_mount_is_the_engines_affair(void **state) {
+    pid_t child = fork();
+    if (child == 0)
+        _exit(load_from_read_only_mount(*state));
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == MAY_NOT_MOUNT) {
+        print_message("no right to mount here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), MOUNTED_AS_IT_SHOULD);
+}
+
 static void test_config__a_secret_in_a_file_that_others_may_read_is_refused(void **state) {
     static const struct {
         const char *text, *message;
@@ -515,6 +549,7 @@ int main(void) {
         CONFIG_TEST(test_config__a_secret_and_its_file_together_are_one_too_many),
         CONFIG_TEST(test_config__a_secret_file_must_be_closed_plain_and_not_empty),
         CONFIG_TEST(test_config__a_secret_file_of_another_user_is_refused),
+        CONFIG_TEST(test_config__a_read_only_mount_is_the_engines_affair),
         CONFIG_TEST(test_config__a_secret_in_a_file_that_others_may_read_is_refused),
         CONFIG_TEST(test_config__show_tells_origins_and_no_secret),
         CONFIG_TEST(test_config__help_and_document_come_from_the_table),

@@ -91,11 +91,13 @@ static void test_crash__the_environment_arms_it(void **state) {
     assert_int_equal(WEXITSTATUS(status_of(from_environment)), 12);
 }
 
+enum { THREADS = 4, PASSAGES = 1000000 };
+
 static atomic_int fired;
 
-static void *pass_often(void *unused) {
-    (void)unused;
-    for (int i = 0; i < 10000; i++)
+static void *pass_often(void *start) {
+    pthread_barrier_wait(start);
+    for (int i = 0; i < PASSAGES; i++)
         if (CRASH_POINT("shared"))
             atomic_fetch_add(&fired, 1);
     return NULL;
@@ -103,13 +105,16 @@ static void *pass_often(void *unused) {
 
 static void test_crash__passages_are_counted_over_all_threads(void **state) {
     (void)state;
-    crash_arm("shared:30000:error", NULL);
+    crash_arm("shared:4000000:error", NULL); /* the very last: a single passage lost is a fault that never comes */
     atomic_store(&fired, 0);
-    pthread_t threads[4];
-    for (int i = 0; i < 4; i++)
-        pthread_create(&threads[i], NULL, pass_often, NULL);
-    for (int i = 0; i < 4; i++)
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, THREADS);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, pass_often, &start);
+    for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&start);
     assert_int_equal(atomic_load(&fired), 1);
     crash_arm(NULL, NULL);
     assert_false(CRASH_POINT("shared"));

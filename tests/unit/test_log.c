@@ -136,11 +136,11 @@ static void *write_lines(void *context) {
     memset(value, 'x', sizeof value - 1);
     value[sizeof value - 1] = '\0';
     for (int i = 0; i < LINES; i++)
-        log_write(context, LOG_INFO, "e", "v", value, NULL);
+        log_write(context, LOG_INFO, "e", "a", value, "b", value, "c", value, "d", value, NULL);
     return NULL;
 }
 
-/* A pipe that the reader empties slowly and the writers do not block on: lines wait, and are whole. */
+/* Lines longer than what a pipe takes in one piece (PIPE_BUF), and a pipe that is full: they wait, and are whole. */
 static void test_log__threads_do_not_mix_lines_on_a_full_pipe(void **state) {
     struct fixture *fixture = *state;
     fixture->file = memfd_create("unused", MFD_CLOEXEC);
@@ -152,7 +152,7 @@ static void test_log__threads_do_not_mix_lines_on_a_full_pipe(void **state) {
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, write_lines, &fixture->log);
     FILE *reader = fdopen(ends[0], "r");
-    char line[4096];
+    char line[8192];
     for (int i = 0; i < THREADS * LINES; i++) {
         assert_non_null(fgets(line, sizeof line, reader));
         json_error_t why;
