@@ -26,14 +26,14 @@ class Stack:
 
     def _command(self, words):
         return [find_program("docker-compose", "/usr/bin"), "--project-directory", self.project,
-                "--file", f"{self.project}/docker-compose.yml", "--project-name", "leasehold", "--no-ansi", *words]
+                "--file", f"{self.project}/docker-compose.yml", "--project-name", "leasehold", "--ansi", "never", *words]
 
     def compose(self, *words, limit=180):
         """Runs docker-compose and returns what it printed; raises with that when it fails."""
         return run(self._command(words), env=self.engine.environment, limit=limit)
 
     def up(self):
-        self.compose("up", "--detach")
+        self.compose("up", "--detach", limit=400)
 
     def down(self):
         self.compose("down", "--volumes", "--remove-orphans")
