@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION lease.housekeep() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-  st lease.setting; v_number bigint; v_upto bigint; r record;
+  st lease.setting; v_number bigint; v_upto bigint; v_old text;
 BEGIN
   PERFORM lease.assert_server();
   IF NOT pg_try_advisory_xact_lock(1279611205, 5) THEN
@@ -46,16 +46,17 @@ BEGIN
     IF v_number + st.journal_rows / 2 >= v_upto AND pg_try_advisory_xact_lock(1279611205, 1) THEN
       PERFORM lease.add_journal_partition(v_upto);
     END IF;
-    FOR r IN SELECT jp.* FROM lease.journal_partition jp
-              WHERE jp.upto_number <= v_number
-                AND jp.upto_number - 1 <= (SELECT p.published FROM lease.relay_progress p ORDER BY p.no DESC LIMIT 1)
-                AND NOT EXISTS (SELECT 1 FROM lease.journal j WHERE j.number >= jp.from_number AND j.number < jp.upto_number
-                                 AND j.at >= clock_timestamp() - st.journal_keep)
-              ORDER BY jp.from_number LIMIT 1
-    LOOP
-      EXECUTE format('DROP TABLE lease.%I', r.name);
-      DELETE FROM lease.journal_partition WHERE name = r.name;
-    END LOOP;
+    -- Not a FOR loop: its open query would still be using the partition that is to be dropped.
+    SELECT jp.name INTO v_old FROM lease.journal_partition jp
+     WHERE jp.upto_number <= v_number
+       AND jp.upto_number - 1 <= (SELECT p.published FROM lease.relay_progress p ORDER BY p.no DESC LIMIT 1)
+       AND NOT EXISTS (SELECT 1 FROM lease.journal j WHERE j.number >= jp.from_number AND j.number < jp.upto_number
+                        AND j.at >= clock_timestamp() - st.journal_keep)
+     ORDER BY jp.from_number LIMIT 1;
+    IF v_old IS NOT NULL THEN
+      EXECUTE format('DROP TABLE lease.%I', v_old);
+      DELETE FROM lease.journal_partition WHERE name = v_old;
+    END IF;
   EXCEPTION WHEN lock_not_available THEN NULL;
   END;
 END

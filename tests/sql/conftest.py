@@ -1,0 +1,57 @@
+"""A database per test, copied from a template that is made once."""
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rules  # noqa: E402  (it also makes tests/support importable)
+from harness import GivenPostgres  # noqa: E402
+
+
+@pytest.fixture(scope="session", name="server")
+def fixture_server():
+    conninfo = os.environ.get("LEASE_TEST_DATABASE")
+    if not conninfo:
+        pytest.exit("LEASE_TEST_DATABASE is not set: which server? (./dev test sql sets it)", 64)
+    server = GivenPostgres(conninfo)
+    yield server
+    server.drop_logins()
+
+
+@pytest.fixture(scope="session", name="template")
+def fixture_template(server):
+    database = server.create_database("lease_sql_template")
+    rules.install(database)
+    yield database
+    database.drop()
+
+
+@pytest.fixture(name="database")
+def fixture_database(server, template):
+    database = server.create_database("lease_sql", template=template.name)
+    yield database
+    database.drop()
+
+
+@pytest.fixture(name="new_lane")
+def fixture_new_lane(database):
+    """Makes lanes, and closes them at the end."""
+    lanes = []
+
+    def make(conninfo=None):
+        lanes.append(rules.Lane(conninfo or database.conninfo))
+        return lanes[-1]
+
+    yield make
+    for lane in lanes:
+        lane.close()
+
+
+@pytest.fixture(name="lane")
+def fixture_lane(new_lane):
+    return new_lane()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--print-transitions", action="store_true", help="print lease.transitions as transitions.txt has it")
