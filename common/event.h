@@ -1,5 +1,5 @@
-/* CloudEvents in: one Kafka record becomes one struct command, or a verdict why not. event.c is the only file that
- * knows the JSON library.
+/* CloudEvents in: one Kafka record becomes one struct command, or a verdict why not. event.c and event_members.c
+ * are the only files that know the JSON library.
  *
  * Decoding never fails: what cannot be identified (no trustworthy id, source, type and subject) gets the verdict
  * `dead_letter`, what can be identified but not understood the verdict `malformed`; both go to lease.apply like any

@@ -1,5 +1,5 @@
-/* Between the files of event: attributes (event_attributes.c), rules for text (event_text.c), memory and verdicts of a
- * command (event_command.c), JSON (event.c). Not for anybody else. */
+/* Between the files of event: attributes (event_attributes.c), rules for text (event_text.c), members of data
+ * (event_members.c), memory and verdicts of a command (event_command.c), the whole (event.c). Not for anybody else. */
 #ifndef LEASE_EVENT_PRIVATE_H
 #define LEASE_EVENT_PRIVATE_H
 
@@ -63,6 +63,14 @@ enum event_reason event_text_reason(struct slice text);   /* of a fail; valid UT
 enum event_reason event_text_attribute(struct slice text); /* CloudEvents id, source */
 enum event_reason event_text_time(struct slice text);      /* RFC 3339 */
 bool event_text_is_traceparent(struct slice text);
+
+/* ---- event_members.c ---- */
+
+struct json_t; /* the JSON library's value */
+/* A string that is one: not a number in quotes (json_text.h). NULL value allowed. */
+bool event_take_text(const struct json_t *value, struct slice *ret);
+/* Reads the data object into the command; `text` is the object as it came. Faults are `malformed`. */
+bool event_read_members(struct decoder *decoder, struct json_t *data, struct slice text);
 
 /* ---- event_command.c ---- */
 

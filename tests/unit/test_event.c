@@ -603,6 +603,8 @@ static const struct data_row data_rows[] = {
     {"resources a string", "settlement.start", START(",\"resources\":\"album/1\""), EVENT_WRONG_TYPE, "resources"},
     {"resource twice", "settlement.start", RESOURCE("\"album/2\",\"album/1\",\"album/2\",\"album/1\""),
      EVENT_REPEATED, "resources[2]"},
+    {"the first of two resources twice", "settlement.start", RESOURCE("\"album/1\",\"album/2\",\"album/1\",\"album/2\""),
+     EVENT_REPEATED, "resources[2]"},
     {"resource twice by an escape", "settlement.cover", WITH_GRANT(",\"resources\":[\"album/2\",\"album\\/2\"]"),
      EVENT_REPEATED, "resources[1]"},
     {"cover without resources", "settlement.cover", WITH_GRANT(""), EVENT_MISSING, "resources"},

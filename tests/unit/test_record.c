@@ -206,14 +206,14 @@ static void record_result__of_a_lapse__names_no_command_and_no_time_left(void **
     row.command = row.source = row.message_id = row.traceparent = row.origin_topic = NULL;
     row.state = "free";
     row.min_fence = row.fence + 1;
-    row.lease_until_us = AT - 900;
+    row.lease_until_us = AT - 90900;
     row.is_grant = false;
     record_init(&record);
     assert_true(record_encode_result(&record, &row, 7));
     assert_bytes(record.value, record.value_size,
                  "{\"number\":4294967301,\"outcome\":\"lapsed\",\"kind\":\"settlement\",\"lease\":\"settlement/2026-06\","
                  "\"fence\":4294967297,\"claim_id\":\"" CLAIM_ID "\",\"holder\":\"run-1\",\"since\":\"2026-07-01T00:00:00.123456Z\","
-                 "\"until\":\"2026-07-01T00:00:00.122556Z\",\"remaining_ms\":0,\"state\":\"free\",\"min_fence\":4294967298}");
+                 "\"until\":\"2026-07-01T00:00:00.032556Z\",\"remaining_ms\":0,\"state\":\"free\",\"min_fence\":4294967298}");
     record_release(&record);
 }
 
