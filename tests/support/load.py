@@ -118,7 +118,8 @@ class Load:
     def _step(self, grant, change=None):
         """A holder's command; `change` alters its identity."""
         kind = grant["kind"]
-        command = self.random.choices(("renew", "advance", "finish", "fail", "release"), (5, 3, 3, 1, 1))[0]
+        weights = (5, 3 if kind == "settlement" else 0.1, 3, 1, 1)      # a pool's items have no steps
+        command = self.random.choices(("renew", "advance", "finish", "fail", "release"), weights)[0]
         data = self._holder(grant)
         if change:
             change(data)

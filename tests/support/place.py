@@ -26,7 +26,7 @@ class Place:
     def __init__(self, postgres, kafka, build, folder, prefix=None, database=None):
         self.postgres = postgres
         self.kafka = kafka
-        self.build = build
+        self.build = os.path.abspath(build)
         self.folder = str(folder)
         self.prefix = f"t{secrets.token_hex(3)}." if prefix is None else prefix
         self.database = database or postgres.create_database()
