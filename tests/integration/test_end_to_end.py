@@ -1,0 +1,223 @@
+# ctest: LABEL kafka,sanitize TIMEOUT 180
+"""Commands in through a real broker, decided in a real PostgreSQL, answered through the broker: the two stories of the
+README, repeats, bad input, and the books of a mixed load."""
+import json
+import uuid
+
+import pytest
+
+import books
+from events import SOURCE, binary, structured
+from load import Load
+from waiting import eventually
+
+SEED = 20260101
+
+
+class Stage:
+    """A place with one coordinator, and the words to play a story on it."""
+
+    def __init__(self, place, **settings):
+        self.place = place
+        self.coordinator = place.coordinator(**settings).start()
+        self.events = place.events()
+        self.results = place.reader("lease.results")
+        self.grants = place.reader("lease.grants")
+        self.state = place.reader("lease.state")
+        self.dead_letters = place.reader("lease.dead-letters")
+
+    def ask(self, kind, command, subject, data, **options):
+        """Sends a command and returns the value of its answer."""
+        origin = self.events.place_of(kind, command, subject, data, **options)
+        return self.answer_to(origin)
+
+    def answer_to(self, origin):
+        def answers(record):
+            told = record.value.get("origin")
+            return told is not None and (told["topic"].endswith(origin[0]), told["partition"],
+                                         told["offset"]) == (True, *origin[1:])
+
+        return self.results.wait_for(answers, what=f"the answer to {origin}").value
+
+    def grant(self, fence):
+        """The grant with that fence, as its holder gets it."""
+        return self.grants.wait_for(lambda record: record.value["fence"] == fence, what=f"the grant of fence {fence}").value
+
+    def event(self, name, kind, lease, after=0):
+        """The first event of a lease that answers no message."""
+        return self.results.wait_for(
+            lambda record: record.headers["ce_type"].decode() == f"{kind}.{name}" and record.value["lease"] == lease
+            and record.value["number"] > after, what=f"{kind}.{name} of {lease}").value
+
+    def as_holder(self, grant, **more):
+        return dict({name: grant[name] for name in ("holder", "fence", "claim_id", "token")}, **more)
+
+    def balance(self):
+        self.place.wait_idle()
+        return books.balance(books.collect(self.place, texts=self.texts()))
+
+    def texts(self):
+        return {"the coordinator's log": self.coordinator.log_text(), "/metrics": self.coordinator.get("/metrics")[1],
+                "/readyz": self.coordinator.get("/readyz")[1]}
+
+
+@pytest.fixture
+def stage(place):
+    return Stage(place)
+
+
+def test_settlement__second_run_is_refused_then_takes_over_and_the_late_finish_is_stale(stage):
+    first = stage.ask("settlement", "start", "royalty-2026-06", {"holder": "run-a", "ttl_ms": 3000, "resources": ["album/1"]})
+    assert first["outcome"] == "granted"
+    grant_a = stage.grant(first["fence"])
+    assert (grant_a["holder"], grant_a["claim_id"]) == ("run-a", first["claim_id"])
+
+    refused = stage.ask("settlement", "start", "royalty-2026-06", {"holder": "run-b"})
+    assert refused["outcome"] == "held"
+    assert refused["held_by"]["holder"] == "run-a" and refused["held_by"]["fence"] == first["fence"]
+    assert refused["held_by"]["remaining_ms"] > 0
+    contended = stage.ask("settlement", "start", "another", {"holder": "run-c", "resources": ["album/2", "album/1"]})
+    assert contended["outcome"] == "held" and contended["held_by"]["resource"] == "album/1"
+
+    renewed = stage.ask("settlement", "renew", "royalty-2026-06", stage.as_holder(grant_a, ttl_ms=3000))
+    assert renewed["outcome"] == "renewed" and renewed["until"] > first["until"]
+    stepped = stage.ask("settlement", "advance", "royalty-2026-06", stage.as_holder(grant_a, step="calculated"))
+    assert stepped["outcome"] == "advanced" and stepped["step"] == "calculated"
+
+    lapsed = stage.event("lapsed", "settlement", "royalty-2026-06")
+    assert lapsed["min_fence"] > first["fence"]
+    second = stage.ask("settlement", "start", "royalty-2026-06", {"holder": "run-b", "resources": ["album/1"]})
+    assert second["outcome"] == "granted" and second["fence"] > first["fence"]
+
+    late = stage.ask("settlement", "finish", "royalty-2026-06", stage.as_holder(grant_a))
+    assert late["outcome"] == "stale"
+    grant_b = stage.grant(second["fence"])
+    assert grant_b["token"] != grant_a["token"]
+    finished = stage.ask("settlement", "finish", "royalty-2026-06", stage.as_holder(grant_b, result={"rows": 1000}))
+    assert finished["outcome"] == "finished"
+    assert stage.ask("settlement", "start", "royalty-2026-06", {"holder": "run-d"})["outcome"] == "final"
+    stage.balance()
+
+
+def test_cleanup__silent_worker_loses_its_item_to_another_with_a_higher_fence(stage):
+    assert stage.ask("cleanup", "request", "file/17", {"payload": {"path": "/srv/17"}})["outcome"] == "requested"
+    claimed = stage.ask("cleanup", "claim", "worker-1", {"credit_total": 1, "refresh": 1, "ttl_ms": 400})
+    assert claimed["outcome"] == "granted" and claimed["count"] == 1
+    grant_1 = stage.grants.wait_for(lambda record: record.value["lease"] == "file/17").value
+    assert grant_1["holder"] == "worker-1" and grant_1["attempt"] == 1 and grant_1["payload"] == {"path": "/srv/17"}
+
+    waiting = stage.ask("cleanup", "claim", "worker-2", {"credit_total": 1, "refresh": 1, "wait_ms": 20000})
+    assert waiting["outcome"] == "waiting"
+    lapsed = stage.event("lapsed", "cleanup", "file/17")
+    assert lapsed["min_fence"] > grant_1["fence"]
+    grant_2 = stage.grants.wait_for(lambda record: record.value["holder"] == "worker-2").value
+    assert grant_2["lease"] == "file/17" and grant_2["fence"] > grant_1["fence"] and grant_2["attempt"] == 2
+    assert grant_2["refresh"] == 1
+
+    assert stage.ask("cleanup", "finish", "file/17", stage.as_holder(grant_1))["outcome"] == "stale"
+    assert stage.ask("cleanup", "finish", "file/17", stage.as_holder(grant_2))["outcome"] == "finished"
+    stage.balance()
+
+
+def test_repeats__are_answered_duplicate_with_the_first_answer(stage):
+    data = {"holder": "run-a"}
+    message_id = str(uuid.uuid4())
+    first = stage.ask("settlement", "start", "run-1", data, message_id=message_id)
+    again = stage.ask("settlement", "start", "run-1", data, message_id=message_id)
+    other_mode = stage.ask("settlement", "start", "run-1", data, message_id=message_id, mode="binary")
+    for repeat in (again, other_mode):
+        assert repeat["outcome"] == "duplicate"
+        assert repeat["original"]["outcome"] == "granted" and repeat["original"]["fence"] == first["fence"]
+    reused = stage.ask("settlement", "start", "run-1", {"holder": "run-b"}, message_id=message_id)
+    assert (reused["outcome"], reused["reason"]) == ("malformed", "id_reused")
+    other_source = stage.ask("settlement", "start", "run-1", data, message_id=message_id, source="/other")
+    assert other_source["outcome"] == "held"
+    stage.balance()
+
+
+def test_state__says_what_holds_now_per_lease(stage):
+    first = stage.ask("settlement", "start", "run-1", {"holder": "run-a", "ttl_ms": 300})
+    held = stage.state.wait_for(lambda record: record.key == b"settlement/run-1").value
+    assert (held["state"], held["fence"], held["holder"]) == ("held", first["fence"], "run-a")
+    floor = stage.state.wait_for(lambda record: record.key == b"settlement/run-1" and record.value["state"] == "free").value
+    assert floor["min_fence"] > first["fence"]
+
+
+JUNK = [
+    ("null_value", b"run-1", None),
+    ("empty_value", b"run-1", b""),
+    ("null_key", None, b"{}"),
+    ("key_too_long", b"k" * 257, b"{}"),
+    ("value_too_large", b"run-1", b'"' + b"x" * 262144 + b'"'),
+    ("invalid_json", b"run-1", b'{"specversion": "1.0", '),
+    ("invalid_encoding", b"run-1", b"\x1f\x8b\x08\x00 gzip"),
+    ("not_cloudevents", b"run-1", b'{"holder": "run-a"}'),
+    ("unknown_specversion", b"run-1", b'{"specversion":"0.3","id":"1","source":"/s","type":"settlement.start"}'),
+]
+
+
+def test_junk__becomes_a_dead_letter_byte_for_byte_and_the_stream_goes_on(stage):
+    headers = [("plain", b"text"), ("twice", b"1"), ("twice", b"2"), ("null", None), ("bytes", b"\xff\x00\x01")]
+    origins = []
+    for _reason, key, value in JUNK:
+        stage.events.send_raw("settlement.events", key, value, headers, partition=0,
+                              then=lambda *place: origins.append(place))
+        stage.events.flush()
+    assert stage.ask("settlement", "start", "run-2", {"holder": "run-a"})["outcome"] == "granted"
+    for (reason, key, value), origin in zip(JUNK, origins):
+        letter = stage.dead_letters.wait_for(
+            lambda record: record.headers["lease_dlq_offset"] == str(origin[2]).encode(), what=f"dead letter {reason}")
+        assert letter.headers["lease_dlq_reason"].decode() == reason
+        assert letter.key == key and letter.raw == value
+        assert letter.header_list[:len(headers)] == headers
+        assert letter.headers["kafka_dlt-original-topic"].decode().endswith("settlement.events")
+    stage.balance()
+
+
+MALFORMED = [
+    ("out_of_range", "ttl_ms", "start", {"holder": "a", "ttl_ms": 0}),
+    ("wrong_type", "ttl_ms", "start", {"holder": "a", "ttl_ms": "1000"}),
+    ("ttl_above_maximum", "ttl_ms", "start", {"holder": "a", "ttl_ms": 3600001}),
+    ("missing", "holder", "start", {}),
+    ("not_allowed_characters", "holder", "start", {"holder": "a\u202eb"}),
+    ("unknown_member", "colour", "start", {"holder": "a", "colour": "red"}),
+    ("wrong_type", "fence", "finish", {"holder": "a", "fence": "7", "claim_id": str(uuid.uuid4()), "token": "0" * 64}),
+]
+
+
+@pytest.mark.parametrize("mode", ["structured", "binary"])
+def test_malformed__names_reason_and_field(stage, mode):
+    for reason, field, command, data in MALFORMED:
+        answer = stage.ask("settlement", command, "run-1", data, mode=mode)
+        assert (answer["outcome"], answer["reason"], answer["field"]) == ("malformed", reason, field), data
+    value, headers = (structured if mode == "structured" else binary)(
+        "settlement", "start", "run-1", {"holder": "a"}, str(uuid.uuid4()), SOURCE)
+    places = []
+    stage.events.send_raw("settlement.events", b"other-key", value, headers, then=lambda *place: places.append(place))
+    stage.events.flush()
+    assert stage.answer_to(places[0])["reason"] == "key_mismatch"
+    stage.balance()
+
+
+def test_stop__drains_and_another_coordinator_goes_on(stage):
+    assert stage.ask("settlement", "start", "run-1", {"holder": "a"})["outcome"] == "granted"
+    assert stage.coordinator.stop(), "SIGTERM did not end the coordinator with code 0"
+    origin = stage.events.place_of("settlement", "start", "run-1", {"holder": "b"})
+    stage.place.coordinator().start()
+    assert stage.answer_to(origin)["outcome"] == "held"
+    stage.balance()
+
+
+def test_mixed_load__balances(stage):
+    load = Load(stage.place, SEED)
+    samples = []
+    for _ in range(16):
+        load.send(500)
+        samples.append(stage.place.consumed())
+    eventually(stage.place.is_idle, 60, "the load is worked off")
+    history = books.collect(stage.place, samples, texts=stage.texts())
+    figures = books.balance(history)
+    print(f"seed {SEED}:", json.dumps(figures))
+    missing = {"granted", "renewed", "finished", "stale", "held", "duplicate", "malformed", "dead_letter", "final", "lapsed",
+               "unknown", "advanced", "failed", "released", "requested", "out_of_step"} - set(figures["outcomes"])
+    assert not missing - {"unknown"}, f"the load never met {missing}"
