@@ -15,11 +15,13 @@ enum {
     WINDOW_BATCHES = 4,            /* rows in flight, in batches */
     MARK_INTERVAL_MS = 60000,
     TAKE_OVER_MS = 30000, /* marks acknowledged, then read back */
+    READ_MS = 100,        /* one wait for a record of them */
     MARK_WAIT_MS = 10000, /* for room in the producer's queue */
     DELIVERY_MS = 60000,
     NOTE_MS = 100,        /* how far it is published is noted this often: so much is read again by a successor */
     POLL_MS = 500,        /* the journal is read this often although nobody said that there is anything */
     STALE_MS = 1000,      /* after a pause this long, ask whether we still are the relay before producing */
+    FRAMING_BYTES = 128,  /* of a batch with one record */
 };
 
 /* Tickets of records that are in no row: the take-over marks carry the partition's number. */
@@ -46,6 +48,12 @@ static int batch_rows(const struct publisher *publisher) {
     return publisher->options.relay->batch > 0 ? publisher->options.relay->batch : BATCH_ROWS;
 }
 
+/* The largest record that any output topic takes: a dead letter's. */
+static size_t record_bytes(void) {
+    const char *limit = topic_config_get(topic_get(TOPIC_DEAD_LETTERS), "max.message.bytes");
+    return limit ? (size_t)strtoul(limit, NULL, 10) - FRAMING_BYTES : 0;
+}
+
 bool publisher_init(struct publisher *publisher, const struct publisher_options *options,
                     struct relay_progress *take_progress, struct error *error) {
     *publisher = (struct publisher){.options = *options, .noted = *take_progress, .fence = options->fence};
@@ -54,6 +62,7 @@ bool publisher_init(struct publisher *publisher, const struct publisher_options 
     const struct kafka_producer_options producer = {
         .settings = options->relay->kafka,
         .delivery_ms = DELIVERY_MS,
+        .record_bytes = record_bytes(),
         .delivered = on_delivery,
         .context = publisher,
     };
@@ -174,16 +183,22 @@ static bool producer_is_good(const struct publisher *publisher, struct error *er
     return publisher_lost(error);
 }
 
+/* A term that has begun is brought to its end if there is time: what is journaled shall be published. */
+static bool may_go_on(const struct publisher *publisher, int64_t deadline_us, const char *what, struct error *error) {
+    int64_t now_us = clock_monotonic_us();
+    if (is_stopping(publisher) && now_us >= atomic_load(publisher->options.stop_by_us))
+        return error_set(error, ERROR_RETRY, "relay_stopped", "stopping");
+    if (now_us >= deadline_us)
+        return error_set(error, ERROR_RETRY, "relay_take_over", "%s in time", what);
+    return true;
+}
+
 static bool await_marks(struct publisher *publisher, int64_t deadline_us, struct error *error) {
     while (publisher->marks_missing > 0) {
         kafka_producer_poll(publisher->producer, 50);
-        if (!producer_is_good(publisher, error))
+        if (!producer_is_good(publisher, error) ||
+            !may_go_on(publisher, deadline_us, "the marks were not acknowledged", error))
             return false;
-        if (is_stopping(publisher))
-            return error_set(error, ERROR_RETRY, "relay_stopped", "stopping");
-        if (clock_monotonic_us() > deadline_us)
-            return error_set(error, ERROR_RETRY, "relay_marks", "%d marks were not acknowledged in time",
-                             publisher->marks_missing);
     }
     return true;
 }
@@ -214,8 +229,10 @@ bool publisher_take_over(struct publisher *publisher, struct error *error) {
     if (!readback_start(readback, error))
         return publisher_lost(error);
     while (readback->before_mark > 0) {
-        if (!readback_to_marks(readback, deadline_us, options->is_stopping, error))
+        if (!readback_to_marks(readback, READ_MS, error))
             return publisher_lost(error);
+        if (!may_go_on(publisher, deadline_us, "the output topics were not read up to the marks", error))
+            return false;
         if (readback->key_count > 0 && !restate_keys(publisher, error))
             return false;
     }

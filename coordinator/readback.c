@@ -9,8 +9,7 @@
 #include <string.h>
 
 enum {
-    READBACK_POLL_MS = 100,    /* how long stopping can take to be noticed */
-    READBACK_AT_ONCE = 2000,   /* records taken in by one poll: publishing has its turn in between */
+    READBACK_AT_ONCE = 2000, /* records taken in by one call: publishing has its turn in between */
 };
 
 static int64_t *copied(const int64_t *from, int32_t count) {
@@ -143,20 +142,20 @@ static bool restart_partition(struct readback *readback, const struct message *m
     return assign(readback, state_only, error);
 }
 
+static bool readback_must_pause(const struct readback *readback) {
+    return readback->before_mark == 0 || readback->key_count == READBACK_KEYS_MAX;
+}
+
 bool readback_start(struct readback *readback, struct error *error) {
     return assign(readback, false, error);
 }
 
-bool readback_to_marks(struct readback *readback, int64_t deadline_us, const atomic_bool *is_stopping,
-                       struct error *error) {
-    while (readback->before_mark > 0 && readback->key_count < READBACK_KEYS_MAX) {
+bool readback_to_marks(struct readback *readback, int wait_ms, struct error *error) {
+    for (int taken = 0; taken < READBACK_AT_ONCE && !readback_must_pause(readback); taken++) {
         struct message message;
-        if (atomic_load(is_stopping))
-            return error_set(error, ERROR_RETRY, "relay_stopped", "stopping");
-        if (clock_monotonic_us() > deadline_us)
-            return error_set(error, ERROR_RETRY, "relay_marks", "%d partitions were not read up to our marks in time",
-                             readback->before_mark);
-        enum kafka_read what = kafka_reader_poll(readback->reader, READBACK_POLL_MS, &message, error);
+        enum kafka_read what = kafka_reader_poll(readback->reader, wait_ms, &message, error);
+        if (what == KAFKA_READ_NOTHING)
+            return true;
         int32_t index = what == KAFKA_READ_MESSAGE
                             ? outputs_index(readback->outputs, message.topic, message.partition)
                             : -1;

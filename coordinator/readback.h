@@ -16,7 +16,6 @@
 #include "common/kafka_reader.h"
 #include "coordinator/outputs.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -49,10 +48,9 @@ void readback_release(struct readback *readback); /* zeroed allowed */
 /* Starts reading, up to our marks. */
 bool readback_start(struct readback *readback, struct error *error) MUST_USE;
 
-/* Reads until every partition is at our mark (before_mark is 0), or the keys are full: restate them, and call it again. Kind RETRY
- * with code relay_stopped if *is_stopping became true. */
-bool readback_to_marks(struct readback *readback, int64_t deadline_us, const atomic_bool *is_stopping,
-                       struct error *error) MUST_USE;
+/* Reads on, waiting wait_ms at most for the first record. Every partition is at our mark when before_mark is 0. It does not go on
+ * while the keys are full: restate them. */
+bool readback_to_marks(struct readback *readback, int wait_ms, struct error *error) MUST_USE;
 
 /* Goes on in lease.state alone. After readback_to_marks. */
 bool readback_follow_state(struct readback *readback, struct error *error) MUST_USE;
