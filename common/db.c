@@ -31,6 +31,8 @@ enum {
 /* One statement per caller and purpose; a connection of ours uses fewer than ten. */
 #define PREPARED_MAX 64
 #define HOSTS_MAX 16
+/* A transaction's statements. */
+#define PIPELINE_MAX 8
 
 struct db {
     PGconn *connection;
@@ -40,6 +42,9 @@ struct db {
     char warning[6];     /* its SQLSTATE */
     bool show_server_text;
     int error_position;
+    int64_t pipeline_deadline;
+    int pipeline_count, pipeline_read; /* statements added, answers read */
+    const char *pipeline_names[PIPELINE_MAX]; /* names that the statement prepares; NULL: none */
     int prepared_count;
     char prepared[PREPARED_MAX][64];
 };
@@ -750,6 +755,12 @@ static bool is_prepared(const struct db *db, const char *name)
     return false;
 }
 
+static void note_prepared(struct db *db, const char *name)
+{
+    assert(db->prepared_count < PREPARED_MAX && strlen(name) < sizeof db->prepared[0]);
+    snprintf(db->prepared[db->prepared_count++], sizeof db->prepared[0], "%s", name);
+}
+
 static void point_at(const struct db_params *params, const char *values[DB_PARAMS_MAX], int formats[DB_PARAMS_MAX])
 {
     for (int i = 0; i < params->count; i++) {
@@ -761,15 +772,22 @@ static void point_at(const struct db_params *params, const char *values[DB_PARAM
 static bool prepare(struct db *db, const char *name, const char *sql, const struct db_params *params,
                     int64_t deadline, struct error *error)
 {
-    assert(db->prepared_count < PREPARED_MAX && strlen(name) < sizeof db->prepared[0]);
     PGresult *result;
     if (!PQsendPrepare(db->connection, name, sql, params->count, params->type))
         return set_lost(db, name, error);
     if (!flush_all(db, deadline, name, error) || !collect(db, deadline, name, &result, error))
         return false;
     PQclear(result);
-    snprintf(db->prepared[db->prepared_count++], sizeof db->prepared[0], "%s", name);
+    note_prepared(db, name);
     return true;
+}
+
+static struct db_result *wrap(PGresult *result, bool is_text)
+{
+    struct db_result *wrapped = memory_or_exit(calloc(1, sizeof *wrapped));
+    wrapped->result = result;
+    wrapped->is_text = is_text;
+    return wrapped;
 }
 
 static bool run(struct db *db, const char *name, const char *sql, const struct db_params *params, bool is_text,
@@ -801,10 +819,7 @@ static bool run(struct db *db, const char *name, const char *sql, const struct d
         PQclear(result);
         return true;
     }
-    struct db_result *wrapped = memory_or_exit(calloc(1, sizeof *wrapped));
-    wrapped->result = result;
-    wrapped->is_text = is_text;
-    *ret_result = wrapped;
+    *ret_result = wrap(result, is_text);
     return true;
 }
 
@@ -818,6 +833,116 @@ bool db_query_text(struct db *db, const char *sql, const struct db_params *param
                    struct error *error)
 {
     return run(db, NULL, sql, params, true, ret_result, error);
+}
+
+/* ---- several statements, one round trip ---- */
+
+bool db_pipeline_begin(struct db *db, struct error *error)
+{
+    if (!refuse_unusable(db, "pipeline", error))
+        return false;
+    if (!PQenterPipelineMode(db->connection))
+        return set_lost(db, "pipeline", error);
+    db->pipeline_count = db->pipeline_read = 0;
+    db->has_warned = false;
+    return true;
+}
+
+bool db_pipeline_add(struct db *db, const char *name, const char *sql, const struct db_params *params, struct error *error)
+{
+    static const struct db_params none;
+    const char *values[DB_PARAMS_MAX] = { NULL };
+    int formats[DB_PARAMS_MAX] = { 0 };
+    if (!params)
+        params = &none;
+    assert(db->pipeline_count < PIPELINE_MAX && !params->is_array_open);
+    bool prepares = name && !is_prepared(db, name);
+    if (prepares && !PQsendPrepare(db->connection, name, sql, params->count, params->type))
+        return set_lost(db, name, error);
+    point_at(params, values, formats);
+    int sent = name ? PQsendQueryPrepared(db->connection, name, params->count, values, params->length, formats, 1)
+                    : PQsendQueryParams(db->connection, sql, params->count, params->type, values, params->length, formats, 1);
+    if (!sent)
+        return set_lost(db, name ? name : "statement", error);
+    db->pipeline_names[db->pipeline_count++] = prepares ? name : NULL;
+    return true;
+}
+
+bool db_pipeline_send(struct db *db, struct error *error)
+{
+    db->pipeline_deadline = deadline_after(db->deadline_ms);
+    if (!PQpipelineSync(db->connection))
+        return set_lost(db, "pipeline", error);
+    return flush_all(db, db->pipeline_deadline, "pipeline", error);
+}
+
+/* The one result of one message of the pipeline; what it stands for was skipped if an earlier one failed. */
+static bool pipeline_result(struct db *db, const char *what, PGresult **ret_result, struct error *error)
+{
+    PGresult *result, *end;
+    if (!next_result(db, db->pipeline_deadline, what, &result, error))
+        return false;
+    if (!result)
+        return set_lost(db, what, error);
+    if (!next_result(db, db->pipeline_deadline, what, &end, error)) {
+        PQclear(result);
+        return false;
+    }
+    PQclear(end); /* NULL behind each answer */
+    if (PQresultStatus(result) == PGRES_PIPELINE_ABORTED) {
+        PQclear(result);
+        return error_set(error, ERROR_RETRY, "db_skipped", "%s: an earlier statement failed", what);
+    }
+    if (!is_good(result)) {
+        set_from_result(db, result, what, error);
+        PQclear(result);
+        return false;
+    }
+    *ret_result = result;
+    return true;
+}
+
+bool db_pipeline_next(struct db *db, struct db_result **ret_result, struct error *error)
+{
+    assert(db->pipeline_read < db->pipeline_count);
+    const char *prepares = db->pipeline_names[db->pipeline_read++];
+    PGresult *result;
+    if (prepares) {
+        if (!pipeline_result(db, prepares, &result, error))
+            return false;
+        PQclear(result);
+        note_prepared(db, prepares);
+    }
+    if (!pipeline_result(db, "pipeline", &result, error))
+        return false;
+    if (!ret_result) {
+        PQclear(result);
+        return true;
+    }
+    *ret_result = wrap(result, false);
+    return true;
+}
+
+bool db_pipeline_end(struct db *db, struct error *error)
+{
+    struct error ignored = { 0 };
+    /* Answers that nobody wanted say which statements are prepared now. */
+    while (db_is_usable(db) && db->pipeline_read < db->pipeline_count)
+        db_pipeline_next(db, NULL, &ignored);
+    for (int empty = 0; db_is_usable(db) && empty < 2;) {
+        PGresult *result;
+        if (!next_result(db, db->pipeline_deadline, "pipeline", &result, error))
+            return false;
+        empty = result ? 0 : empty + 1;
+        bool is_sync = result && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+        PQclear(result);
+        if (!is_sync)
+            continue;
+        if (!PQexitPipelineMode(db->connection))
+            return set_lost(db, "pipeline", error);
+        return true;
+    }
+    return set_lost(db, "pipeline", error);
 }
 
 static bool simple(struct db *db, const char *sql, const char *what, PGresult **ret_result, struct error *error)

@@ -117,6 +117,20 @@ bool db_query_text(struct db *db, const char *sql, const struct db_params *param
 /* Simple protocol: one or several statements, no parameters, no rows kept. For LISTEN, scripts, migrations. */
 bool db_execute(struct db *db, const char *sql, struct error *error);
 
+/* ---- several statements, one round trip ---- */
+
+/*
+ * begin, add as often as needed, send, then next once per statement in order, then end. The server stops at the first
+ * statement that fails; the later ones fail with it. end must follow a successful begin, whatever happened between; only
+ * after it may the connection be used otherwise. Parameters may be reused after add.
+ */
+bool db_pipeline_begin(struct db *db, struct error *error);
+bool db_pipeline_add(struct db *db, const char *name, const char *sql, const struct db_params *params, struct error *error);
+bool db_pipeline_send(struct db *db, struct error *error);
+bool db_pipeline_next(struct db *db, struct db_result **ret_result, struct error *error);
+/* False, with the connection broken, if it could not be brought in order. */
+bool db_pipeline_end(struct db *db, struct error *error);
+
 /* ---- transactions ---- */
 
 enum db_commit {

@@ -265,32 +265,15 @@ static enum store_result result_of(const struct error *error) {
     }
 }
 
-/* After a failure inside the transaction: nothing of it stays. A server whose identity changed is looked at again. */
-static enum store_result abandon(struct store *store, const struct error *error) {
+/* Nothing of the transaction stays. A server whose identity changed is looked at again. */
+static void abandon(struct store *store, const struct error *error) {
     struct error ignored = {0};
     if (strcmp(error->code, "LE001") == 0 || !db_rollback(store->db, &ignored))
         store_close(store);
-    return result_of(error);
 }
 
 static bool crash_error(const char *point, struct error *error) {
     return error_set(error, ERROR_RETRY, "crash_point", "%s", point);
-}
-
-static enum store_result claim(struct store *store, const struct batch_claim *claims, size_t count,
-                               struct store_answer *answer, struct error *error) {
-    struct db_result *rows = NULL;
-    add_claims(&store->params, claims, count);
-    if (!db_query(store->db, "claim_offsets", claim_sql, &store->params, &rows, error))
-        return abandon(store, error);
-    enum store_result result = db_rows(rows) > 0 ? judge_refusals(rows, claims, count, answer, error) : STORE_DONE;
-    db_result_free(rows);
-    if (result != STORE_DONE) {
-        struct error ignored = {0};
-        if (!db_rollback(store->db, &ignored))
-            store_close(store);
-    }
-    return result;
 }
 
 static size_t live_entries(const struct range *range) {
@@ -300,21 +283,11 @@ static size_t live_entries(const struct range *range) {
     return count;
 }
 
-static enum store_result apply(struct store *store, const struct range *range, struct store_answer *answer,
-                               struct error *error) {
-    struct db_result *rows = NULL;
-    add_commands(&store->params, range);
-    if (!db_query(store->db, "apply", apply_sql, &store->params, &rows, error))
-        return abandon(store, error);
-    bool is_read = read_answers(rows, live_entries(range), answer, error);
-    db_result_free(rows);
-    return is_read ? STORE_DONE : abandon(store, error);
-}
-
 static enum store_result commit(struct store *store, struct error *error) {
     if (CRASH_POINT("commit.before_send")) {
         crash_error("commit.before_send", error);
-        return abandon(store, error);
+        abandon(store, error);
+        return STORE_RETRY;
     }
     enum db_commit commit = db_commit_send(store->db, error);
     if (commit == COMMIT_DONE) {
@@ -334,32 +307,73 @@ static enum store_result commit(struct store *store, struct error *error) {
     return result_of(error);
 }
 
-static enum store_result run(struct store *store, const struct range *range, const struct batch_claim *claims,
-                             size_t claim_count, struct store_answer *answer, struct error *error) {
-    if (!db_begin(store->db, error)) {
-        store_close(store);
+/* BEGIN, claim and apply go out together: one round trip. An apply behind a refused claim is rolled back with it. */
+static bool send(struct store *store, const struct range *range, const struct batch_claim *claims, size_t claim_count,
+                 struct error *error) {
+    add_claims(&store->params, claims, claim_count);
+    if (!db_pipeline_add(store->db, NULL, "BEGIN", NULL, error) ||
+        !db_pipeline_add(store->db, "claim_offsets", claim_sql, &store->params, error))
+        return false;
+    add_commands(&store->params, range);
+    return db_pipeline_add(store->db, "apply", apply_sql, &store->params, error) && db_pipeline_send(store->db, error);
+}
+
+static enum store_result read_claim(struct store *store, const struct batch_claim *claims, size_t count,
+                                    struct store_answer *answer, struct error *error) {
+    struct db_result *rows = NULL;
+    if (!db_pipeline_next(store->db, &rows, error))
         return result_of(error);
-    }
-    if (CRASH_POINT("tx.begun")) {
-        crash_error("tx.begun", error);
-        return abandon(store, error);
-    }
-    enum store_result result = claim(store, claims, claim_count, answer, error);
+    enum store_result result = db_rows(rows) > 0 ? judge_refusals(rows, claims, count, answer, error) : STORE_DONE;
+    db_result_free(rows);
+    return result;
+}
+
+static enum store_result read_apply(struct store *store, const struct range *range, struct store_answer *answer,
+                                    struct error *error) {
+    struct db_result *rows = NULL;
+    if (!db_pipeline_next(store->db, &rows, error))
+        return result_of(error);
+    bool is_read = read_answers(rows, live_entries(range), answer, error);
+    db_result_free(rows);
+    return is_read ? STORE_DONE : result_of(error);
+}
+
+static enum store_result read_all(struct store *store, const struct range *range, const struct batch_claim *claims,
+                                  size_t claim_count, struct store_answer *answer, struct error *error) {
+    if (!db_pipeline_next(store->db, NULL, error))
+        return result_of(error);
+    if (CRASH_POINT("tx.begun") && !crash_error("tx.begun", error))
+        return STORE_RETRY;
+    enum store_result result = read_claim(store, claims, claim_count, answer, error);
     if (result != STORE_DONE)
         return result;
-    if (CRASH_POINT("tx.offset_locked")) {
-        crash_error("tx.offset_locked", error);
-        return abandon(store, error);
-    }
-    result = apply(store, range, answer, error);
+    if (CRASH_POINT("tx.offset_locked") && !crash_error("tx.offset_locked", error))
+        return STORE_RETRY;
+    result = read_apply(store, range, answer, error);
     if (result != STORE_DONE)
         return result;
     /* One function applies and journals: both points stand behind it. */
-    if (CRASH_POINT("tx.applied") || CRASH_POINT("tx.journaled")) {
-        crash_error("tx.applied", error);
-        return abandon(store, error);
+    if ((CRASH_POINT("tx.applied") || CRASH_POINT("tx.journaled")) && !crash_error("tx.applied", error))
+        return STORE_RETRY;
+    return STORE_DONE;
+}
+
+static enum store_result run(struct store *store, const struct range *range, const struct batch_claim *claims,
+                             size_t claim_count, struct store_answer *answer, struct error *error) {
+    struct error ignored = {0};
+    if (!db_pipeline_begin(store->db, error))
+        return result_of(error);
+    enum store_result result = send(store, range, claims, claim_count, error)
+                                   ? read_all(store, range, claims, claim_count, answer, error)
+                                   : result_of(error);
+    if (!db_pipeline_end(store->db, &ignored) && result == STORE_DONE) {
+        *error = ignored;
+        result = STORE_RETRY;
     }
-    result = commit(store, error);
+    if (result == STORE_DONE)
+        result = commit(store, error);
+    else
+        abandon(store, error);
     if (result == STORE_DONE)
         CRASH_POINT("commit.acked");
     return result;
