@@ -61,7 +61,7 @@ DECLARE
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
   c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[];
   d_digest bytea[]; d_outcome text[]; d_fence bigint[]; d_claim uuid[];
-  has_claims boolean := false; has_steps boolean := false; has_resources boolean; has_duplicates boolean := false;
+  has_claims boolean := false; claimed text[] := '{}'; has_steps boolean := false; has_resources boolean; has_duplicates boolean := false;
 
   -- Slots: the leases in hand, changed here and written once.
   slots int := 0;
@@ -116,7 +116,7 @@ BEGIN
     c_kind[i] := k; c_cmd[i] := cmd; c_reason[i] := v_reason; c_field[i] := v_field;
     c_name[i] := NULL; c_key[i] := NULL;
     IF v_reason IS NULL THEN
-      IF cmd = 9 THEN has_claims := true; ELSE c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
+      IF cmd = 9 THEN has_claims := true; claimed := claimed || p_kind[i]; ELSE c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
       IF cmd = 4 THEN has_steps := true; END IF;
       IF cmd >= 0 THEN
         c_key[i] := encode(substr(sha256(convert_to(p_source[i] || E'\x01' || p_message_id[i], 'UTF8')), 1, 16), 'hex')::uuid;
@@ -179,7 +179,7 @@ BEGIN
       SELECT l.*, l.payload::text AS payload_text
         FROM (SELECT x.kind, x.lease FROM lease.lease x WHERE x.fence = ANY (stamps)
               UNION
-              (SELECT x.kind, x.lease FROM lease.lease x WHERE has_claims AND x.check_at <= coalesce(p_at, clock_timestamp()) ORDER BY x.check_at LIMIT due_max)) AS u
+              (SELECT x.kind, x.lease FROM lease.lease x WHERE x.kind = ANY (claimed) AND x.check_at <= coalesce(p_at, clock_timestamp()) ORDER BY x.check_at LIMIT due_max)) AS u
         JOIN lease.lease l ON l.kind = u.kind AND l.lease = u.lease
        WHERE NOT EXISTS (SELECT 1 FROM unnest(s_kind, s_lease) o (kind, lease) WHERE o.kind = l.kind AND o.lease = l.lease)
        ORDER BY l.kind, l.lease
@@ -660,9 +660,9 @@ RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
   -- Tickets in the order of the batch, rows in key order.
-  INSERT INTO lease.demand AS d (kind, worker, credit_total, refresh, ttl_ms, open_until, ticket, source, message_id, traceparent)
+  INSERT INTO lease.demand AS d (kind, worker, credit_total, refresh, ttl_ms, open_until, asked_at, ticket, source, message_id, traceparent)
   SELECT q.kind, q.worker, q.credit_total, q.refresh, coalesce(p_ttl_ms[q.last], kk.ttl_ms),
-         p_at + coalesce(p_wait_ms[q.last], 0) * interval '1 ms', q.ticket, p_source[q.last], p_message_id[q.last], p_traceparent[q.last]
+         p_at + coalesce(p_wait_ms[q.last], 0) * interval '1 ms', p_at, q.ticket, p_source[q.last], p_message_id[q.last], p_traceparent[q.last]
     FROM (SELECT o.*, nextval('lease.ticket') AS ticket
             FROM (SELECT p_kind[u] COLLATE "C" AS kind, p_worker[u] COLLATE "C" AS worker, min(u) AS first, max(u) AS last,
                          max(coalesce(p_credit_total[u], 0)) AS credit_total, max(coalesce(p_refresh[u], 0)) AS refresh
@@ -672,7 +672,7 @@ BEGIN
   ON CONFLICT (kind, worker) DO UPDATE SET
     credit_total = greatest(d.credit_total, EXCLUDED.credit_total),
     refresh = greatest(d.refresh, EXCLUDED.refresh),
-    ttl_ms = EXCLUDED.ttl_ms, open_until = EXCLUDED.open_until,
+    ttl_ms = EXCLUDED.ttl_ms, open_until = EXCLUDED.open_until, asked_at = EXCLUDED.asked_at,
     ticket = CASE WHEN d.credit_total > d.granted_total AND d.open_until >= p_at THEN d.ticket ELSE EXCLUDED.ticket END,
     source = EXCLUDED.source, message_id = EXCLUDED.message_id, traceparent = EXCLUDED.traceparent;
 END

@@ -25,7 +25,7 @@ BEGIN
   DELETE FROM lease.attempt a USING (SELECT topic, partition, max(next_offset) AS top FROM lease.consumed GROUP BY 1, 2) m
    WHERE a.topic = m.topic AND a.partition = m.partition AND a.offset_ < m.top;
   DELETE FROM lease.relay_progress p WHERE p.no < (SELECT max(x.no) FROM lease.relay_progress x) - 10;
-  DELETE FROM lease.demand d WHERE d.open_until < clock_timestamp() - st.demand_keep AND d.open_until <> '-infinity';
+  DELETE FROM lease.demand d WHERE d.asked_at < clock_timestamp() - st.demand_keep AND d.open_until < clock_timestamp();
   DELETE FROM lease.lease l USING lease.kind k WHERE k.kind = l.kind AND l.ended_at < clock_timestamp() - k.keep_final;
 
   -- Deduplication: a slot holds half a window, so two full slots and the current one always cover it.

@@ -304,6 +304,7 @@ CREATE TABLE lease.demand (
   refresh       bigint NOT NULL,             -- the newest one; a grant names it
   ttl_ms        bigint NOT NULL,
   open_until    timestamptz NOT NULL,
+  asked_at      timestamptz NOT NULL,        -- of the newest claim: a worker silent for lease.setting.demand_keep is forgotten
   ticket        bigint NOT NULL,
   source        text NOT NULL,               -- the claim that a grant out of this demand names
   message_id    text NOT NULL,
