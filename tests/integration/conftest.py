@@ -1,77 +1,8 @@
-"""Fixtures of the integration tests: the system that `dev` started, and a place of its own for each test."""
-import ctypes
-import os
+"""The fixtures of tests/support/fixtures.py."""
 import pathlib
-import re
-import shutil
-import signal
 import sys
 
-import pytest
-
-SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
-sys.path.insert(0, str(SUPPORT))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 sys.dont_write_bytecode = True
 
-import harness  # noqa: E402  (the path comes first)
-
-PR_SET_PDEATHSIG = 1
-LOG_LINES = 60
-
-# If ctest is ended, so are we, and the kernel then ends what we started.
-ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _given(name):
-    value = os.environ.get(name)
-    assert value, f"{name} is not set: run this through ./dev test, or tests/support/system.py run -- ..."
-    return value
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    return harness.GivenPostgres(_given("LEASE_TEST_DATABASE"))
-
-
-@pytest.fixture(scope="session")
-def kafka():
-    return harness.GivenKafka(_given("LEASE_TEST_BROKERS"))
-
-
-@pytest.fixture(scope="session")
-def build():
-    return _given("LEASE_TEST_BIN")
-
-
-@pytest.fixture
-def folder(request, build):
-    """A folder for logs and files of one test, in the build folder. It stays for a look afterwards."""
-    path = pathlib.Path(build) / "test-files" / re.sub(r"[^A-Za-z0-9_.-]+", "_", request.node.nodeid.split("/")[-1])
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    return path
-
-
-@pytest.fixture
-def bare_place(postgres, kafka, build, folder):
-    """A place whose database is empty and whose topics are not there yet."""
-    place = harness.Place(postgres, kafka, build, folder)
-    yield place
-    place.close()
-
-
-@pytest.fixture
-def place(bare_place):
-    """A place with tables and topics."""
-    return bare_place.prepare()
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    """A failed test shows the end of its coordinators' logs."""
-    outcome = yield
-    report = outcome.get_result()
-    place = item.funcargs.get("bare_place") if hasattr(item, "funcargs") else None
-    if report.failed and place is not None:
-        for coordinator in place.coordinators:
-            report.sections.append((f"log of {coordinator.child.name}", coordinator.child.log_tail(LOG_LINES)))
+from fixtures import *  # noqa: E402,F401,F403  (the path comes first)

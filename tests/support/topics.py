@@ -4,6 +4,7 @@
     answer = results.wait_for(lambda record: record.value["command"]["id"] == message_id)
 """
 import json
+import time
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -13,9 +14,10 @@ BATCH = 2000
 
 
 class Record:
-    """One record. `value` is the JSON value where there is one; `raw` and `key` are the bytes."""
+    """One record. `value` is the JSON value where there is one; `raw` and `key` are the bytes. `arrived`: when we got it, by
+    the wall clock in seconds."""
 
-    __slots__ = ("topic", "partition", "offset", "key", "raw", "header_list", "_headers", "_value")
+    __slots__ = ("topic", "partition", "offset", "key", "raw", "header_list", "arrived", "_headers", "_value")
 
     def __init__(self, topic, partition, offset, key, raw, header_list):
         self.topic = topic
@@ -24,6 +26,7 @@ class Record:
         self.key = key
         self.raw = raw
         self.header_list = header_list
+        self.arrived = time.time()
         self._headers = self._value = None
 
     @classmethod
@@ -89,8 +92,9 @@ class Reader:
         self.consumer.assign([TopicPartition(name, number, 0) for number in self.partitions])
 
     def poll(self, wait=0.05):
-        """Takes what is there; True if there was something."""
-        messages = self.consumer.consume(BATCH, wait)
+        """Takes what is there, as soon as there is something; True if there was."""
+        first = self.consumer.poll(wait)      # consume() alone would wait for a whole batch
+        messages = [first] + self.consumer.consume(BATCH, 0) if first is not None else []
         for message in messages:
             if message.error():
                 if message.error().code() == KafkaError._PARTITION_EOF:

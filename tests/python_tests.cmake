@@ -1,0 +1,25 @@
+# Tests in Python on real parts, with a client stack of their own: the files test_*.py of the folder that includes this.
+# Each says in its first lines how ctest runs it:
+#   # ctest: LABEL kafka TIMEOUT 120
+# Where its label list holds `sanitize`, the sanitizers' build runs it too.
+set(python /usr/bin/python3)
+file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/test_*.py)
+foreach(file IN LISTS files)
+  get_filename_component(name ${file} NAME_WE)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(STRINGS ${file} line LIMIT_COUNT 1 REGEX "^# ctest: LABEL [a-z,]+ TIMEOUT [0-9]+$")
+  if(NOT line MATCHES "LABEL ([a-z,]+) TIMEOUT ([0-9]+)")
+    message(FATAL_ERROR "${file} has no line like '# ctest: LABEL kafka TIMEOUT 120'")
+  endif()
+  string(REPLACE "," ";" labels ${CMAKE_MATCH_1})
+  set(timeout ${CMAKE_MATCH_2})
+  if(LEASE_SANITIZE)
+    math(EXPR timeout "${timeout} * 2")
+  else()
+    list(REMOVE_ITEM labels sanitize)
+  endif()
+  list(GET labels 0 label)
+  add_test(NAME ${label}.${name}
+    COMMAND ${python} -m pytest -q -x -p no:cacheprovider --tb=short ${file})
+  set_tests_properties(${label}.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
+endforeach()
