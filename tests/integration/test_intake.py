@@ -1,0 +1,173 @@
+# ctest: LABEL fault TIMEOUT 300
+"""What the intake does when the place is wrong, the database is away or a message kills: halts, leaves, and gives up one message."""
+import os
+import shutil
+import tempfile
+
+import pytest
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from harness import Postgres, Place, eventually
+
+TOPIC = "settlement.events"
+
+
+def start_run(place, events, name, **data):
+    return events.place_of("settlement", "start", name, {"holder": "h-1", "ttl_ms": 60000, **data})
+
+
+def answers(place, subject):
+    return [row[0] for row in place.database.query(
+        "SELECT event FROM lease.timeline WHERE subject = %s ORDER BY number", (subject,))]
+
+
+def wait_answers(place, subject, count=1, limit=15):
+    eventually(lambda: len(answers(place, subject)) >= count, limit, f"{subject} is answered")
+    return answers(place, subject)
+
+
+def fill(place, events, count=24):
+    """Consumes something from every partition."""
+    for number in range(count):
+        start_run(place, events, f"fill-{number}")
+    place.wait_idle(30)
+
+
+def recreate(place, partitions=12, records=0):
+    admin, name = place.kafka.admin(), place.prefix + TOPIC
+    admin.delete_topics([name])[name].result()
+    eventually(lambda: name not in place.kafka.topics(), 10, "the topic is gone")
+
+    def created():
+        try:
+            admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+        except Exception as error:      # deletion is not finished everywhere
+            raise AssertionError(error)
+        return True
+
+    eventually(created, 10, "the topic is there again")
+    events = place.events()
+    for number in range(records):
+        events.send_raw(TOPIC, f"other-{number}", b"{}", None, number % partitions)
+    events.flush()
+
+
+def halted(coordinator):
+    return coordinator.metric("lease_partitions_halted")
+
+
+def test_a_recreated_topic_with_a_longer_log_halts(place):
+    """F11: reading on from the middle of another log would be silent."""
+    coordinator, events = place.coordinator().start(), place.events()
+    fill(place, events)
+    assert coordinator.stop()
+    recreate(place, records=600)
+    before = place.database.value("SELECT max(number) FROM lease.timeline")
+    coordinator.start(wait=False)
+    eventually(lambda: (halted(coordinator) or 0) > 0, 20, "partitions halt")
+    eventually(lambda: coordinator.get("/readyz")[0] == 503, 10, "not ready")
+    assert "topic_recreated" in coordinator.get("/readyz")[1]
+    # The other topics go on.
+    events.send("cleanup", "request", "item-1", {})
+    events.flush()
+    wait_answers(place, "item-1")
+    assert place.database.value("SELECT count(*) FROM lease.timeline WHERE number > %s AND origin_topic = %s"
+                                " AND subject LIKE 'other%%'", (before, place.prefix + TOPIC)) == 0
+
+
+def test_a_recreated_topic_with_a_shorter_log_halts(place):
+    coordinator, events = place.coordinator().start(), place.events()
+    fill(place, events)
+    assert coordinator.stop()
+    recreate(place)
+    coordinator.start(wait=False)
+    eventually(lambda: (halted(coordinator) or 0) > 0, 20, "partitions halt")
+    assert "offset_beyond_log" in coordinator.log_text()
+
+
+def test_more_partitions_than_before_halt_the_whole_topic(place):
+    """Keys may have moved: order by key would be lost."""
+    coordinator, events = place.coordinator().start(), place.events()
+    fill(place, events)
+    admin = place.kafka.admin()      # its futures die with it
+    admin.create_partitions([NewPartitions(place.prefix + TOPIC, 13)])[place.prefix + TOPIC].result()
+    assert coordinator.stop()
+    coordinator.start(wait=False)
+    eventually(lambda: halted(coordinator) == 13, 20, "all 13 partitions halt")
+    assert "partition_count_changed" in coordinator.get("/readyz")[1]
+
+
+def test_a_stop_drains_and_leaves_nothing_undone(place):
+    coordinator, events = place.coordinator().start(), place.events()
+    for number in range(3000):
+        events.send("settlement", "start", f"run-{number}", {"holder": "h-1", "ttl_ms": 600000})
+    events.flush()
+    eventually(lambda: (coordinator.metric("lease_answers_total") or 0) > 0, 20, "it is at work")
+    assert coordinator.stop(30)
+    unpublished = place.database.value("SELECT unpublished FROM lease.relay_status")
+    assert unpublished == 0
+    coordinator.start()
+    place.wait_idle(60)
+    assert place.database.value("SELECT count(*) FROM lease.timeline WHERE event = 'granted'") == 3000
+    assert place.database.value("SELECT count(*) FROM lease.timeline WHERE event = 'duplicate'") == 0
+
+
+@pytest.mark.parametrize("point", ["tx.begun", "tx.offset_locked", "tx.applied", "commit.before_send", "commit.sent_no_reply"])
+def test_a_connection_lost_in_a_transaction_is_answered_once(place, point):
+    """F3 to F5: whatever happened to the commit, the offset row tells."""
+    coordinator, events = place.coordinator().start(crash=f"{point}:3:error"), place.events()
+    for number in range(40):
+        events.send("settlement", "start", f"run-{number}", {"holder": "h-1", "ttl_ms": 600000})
+        events.flush()
+    place.wait_idle(30)
+    assert point in coordinator.crashes()
+    assert place.database.query("SELECT event, count(*) FROM lease.timeline GROUP BY event") == [("granted", 40)]
+
+
+def test_a_message_that_kills_is_given_up_and_the_others_go_on(place):
+    """The process dies of its first transaction, again and again: only notes in transactions of their own end that."""
+    coordinator, events = place.coordinator(), place.events()
+    killer = start_run(place, events, "killer")
+    begun = 0
+    for _ in range(20):
+        coordinator.start(crash="tx.begun:1:kill", wait=False)
+        eventually(lambda: not coordinator.child.is_running(), 30, "it dies")
+        begun = place.database.value("SELECT coalesce(max(tries), 0) FROM lease.attempt")
+        if begun > 3:
+            break
+    assert begun == 4 and "with caution" in coordinator.log_text()
+    others = [start_run(place, events, f"other-{number}") for number in range(24)]
+    coordinator.start()
+    place.wait_idle(30)
+    letters = place.database.query("SELECT origin_topic, origin_partition, origin_offset, reason FROM lease.timeline"
+                                   " WHERE event = 'dead_letter'")
+    assert letters == [(place.prefix + killer[0], killer[1], killer[2], "killed_process")]
+    assert place.database.value("SELECT count(*) FROM lease.timeline WHERE event = 'granted'") == len(others)
+
+
+def test_away_from_the_database_it_leaves_the_group_and_comes_back(kafka, build, folder):
+    short = tempfile.mkdtemp(prefix="lease-pg-")      # the path of a socket has a limit
+    os.chmod(short, 0o711)
+    server = Postgres(f"{short}/pg")
+    server.start()
+    place = Place(server, kafka, build, f"{folder}/place")
+    try:
+        place.prepare()
+        coordinator, events = place.coordinator(database_grace_ms=2000).start(), place.events()
+        start_run(place, events, "before")
+        wait_answers(place, "before")
+        server.crash()
+        eventually(lambda: "leaving the group" in coordinator.log_text(), 20, "it leaves")
+        assert coordinator.get("/readyz")[0] == 503 and coordinator.get("/livez")[0] == 200
+        events.send("settlement", "start", "meanwhile", {"holder": "h-1"})
+        events.flush()
+        server.start()
+        wait_answers(place, "meanwhile", limit=30)
+        coordinator.wait_ready()
+        start_run(place, events, "after")
+        wait_answers(place, "after")
+        place.wait_idle(30)
+    finally:
+        place.close()
+        server.stop()
+        shutil.rmtree(short, ignore_errors=True)
