@@ -70,19 +70,23 @@ static void print_cell(const struct output *output, size_t column, const char *t
     fputs(is_last ? "\n" : "  ", output->file);
 }
 
-static size_t last_shown(const struct output *output) {
+static bool is_printed(const struct output *output, size_t column) {
+    return is_shown(output, column) && output->filled[column];
+}
+
+static size_t last_printed(const struct output *output) {
     size_t last = 0;
     for (size_t i = 0; i < output->column_count; i++)
-        if (is_shown(output, i))
+        if (is_printed(output, i))
             last = i;
     return last;
 }
 
 static void print_head(const struct output *output) {
-    size_t last = last_shown(output);
+    size_t last = last_printed(output);
     fputs(output->colored ? bold : "", output->file);
     for (size_t i = 0; i < output->column_count; i++)
-        if (is_shown(output, i))
+        if (is_printed(output, i))
             print_cell(output, i, output->columns[i].title, i == last);
     fputs(output->colored ? plain : "", output->file);
 }
@@ -90,13 +94,14 @@ static void print_head(const struct output *output) {
 static void print_kept(struct output *output) {
     if (output->kept == output->rows && output->rows > 0)
         print_head(output);
-    size_t last = last_shown(output);
+    size_t last = last_printed(output);
     const char *cell = buf_text(&output->cells);
     for (size_t row = 0; row < output->kept; row++)
         for (size_t i = 0; i < output->column_count; i++) {
             if (!is_shown(output, i))
                 continue;
-            print_cell(output, i, cell, i == last);
+            if (is_printed(output, i))
+                print_cell(output, i, cell, i == last);
             cell += strlen(cell) + 1;
         }
     fflush(output->file);
@@ -121,6 +126,7 @@ static void keep_row(struct output *output, const char *const *values) {
         size_t start = output->cells.size;
         append_cell(&output->cells, output->columns[i].kind, values[i]);
         size_t width = text_width(buf_text(&output->cells) + start, output->cells.size - start);
+        output->filled[i] = output->filled[i] || width > 0;
         buf_append_byte(&output->cells, '\0');
         if (width > output->widths[i])
             output->widths[i] = width;

@@ -1,6 +1,6 @@
 /* Rows on stdout: a table for people, JSON for programs. One description of the columns drives all three formats.
  *
- *   table   columns in line, values escaped (text.h), nothing but the rows; `output_note` goes to stderr
+ *   table   columns in line, values escaped (text.h); a column in which no row has anything is left out
  *   json    one array, closed by output_end, an object per row
  *   jsonl   an object per line, written at once
  *
@@ -48,6 +48,7 @@ struct output {
     size_t kept;
     size_t rows;      /* all so far */
     size_t widths[OUTPUT_COLUMNS_MAX];
+    bool filled[OUTPUT_COLUMNS_MAX];
 };
 
 void output_begin(struct output *output, FILE *file, enum output_format format, bool colored,

@@ -266,9 +266,17 @@ static void append_number(struct buf *buf, const char *before, const struct docu
         buf_appendf(buf, "%s%lld", before, (long long)number);
 }
 
+/* The floor, where it says more than the fence does. */
+static void append_floor(struct buf *buf, const struct document *value) {
+    int64_t fence = 0, floor = 0;
+    document_number(value, "fence", &fence);
+    if (document_number(value, "min_fence", &floor) && floor != fence)
+        buf_appendf(buf, "  floor %lld", (long long)floor);
+}
+
 static void append_duration(struct buf *buf, const char *before, const struct document *value, const char *path) {
     int64_t ms = 0;
-    if (!document_number(value, path, &ms))
+    if (!document_number(value, path, &ms) || ms <= 0) /* what has lapsed has nothing left */
         return;
     buf_append_text(buf, before);
     text_format_duration_ms(ms, buf);
@@ -329,7 +337,7 @@ static void describe_result(const struct document *value, bool colored, struct b
     append_colored(buf, colored, color_of(outcome ? outcome : ""), outcome ? outcome : "?");
     append_text(buf, "  ", document_text(value, "holder"));
     append_number(buf, "  fence ", value, "fence");
-    append_number(buf, "  floor ", value, "min_fence");
+    append_floor(buf, value);
     append_text(buf, "  step ", document_text(value, "step"));
     append_number(buf, "  count ", value, "count");
     append_duration(buf, "  lapses in ", value, "remaining_ms");
@@ -359,7 +367,7 @@ static void describe_state(const struct document *value, bool colored, struct bu
     append_colored(buf, colored, "\033[36m", state ? state : "?");
     append_text(buf, "  ", document_text(value, "holder"));
     append_number(buf, "  fence ", value, "fence");
-    append_number(buf, "  floor ", value, "min_fence");
+    append_floor(buf, value);
 }
 
 static void describe_dead(const struct document *value, bool colored, struct buf *buf) {
