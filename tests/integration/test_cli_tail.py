@@ -84,7 +84,7 @@ def test_results_come_in_the_order_of_the_journal_whatever_their_partition(tail,
 
 
 def test_repeats_and_marks_are_dropped(tail, relay):
-    relay.result(1, "granted", partition=2).result(2, "renewed", partition=2).mark("lease.results", 2, 2)
+    relay.result(1, "granted", partition=2).result(2, "renewed", partition=2).mark("lease.results", 2, 2).mark("lease.results", 1, 9)
     relay.result(2, "renewed", partition=2).result(1, "granted", partition=2).result(3, "finished", partition=2).flush()
     assert numbers(tail("results", "-o", "jsonl").check(YES)) == [1, 2, 3]
     assert len(tail("results").check(YES).lines) == 3
