@@ -194,9 +194,9 @@ def stay_up(options):
   export LEASE_DATABASE='{database.uri()}'
   export LEASE_HTTP=127.0.0.1:{coordinator.port}
 
-  {ctl} send --help          how to send a command
-  {ctl} tail                 what comes out
-  {ctl} ls                   the leases
+  {ctl} send --help              how to send a command
+  {ctl} tail results --follow    what comes out
+  {ctl} ls                       the leases
   psql "$LEASE_DATABASE" -c 'TABLE lease.timeline'
   curl http://127.0.0.1:{coordinator.port}/readyz   (also /metrics, /livez)
 """)
