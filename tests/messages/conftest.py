@@ -2,49 +2,15 @@
 import json
 import os
 import pathlib
-import re
 import subprocess
+import sys
 
-import jsonschema
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCHEMAS = ROOT / "schemas"
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-
-def load_schemas():
-    return {path.name: json.loads(path.read_text()) for path in sorted(SCHEMAS.glob("*.json"))}
-
-
-def _ecma_pattern(validator, pattern, instance, schema):
-    """JSON Schema's patterns are ECMA 262's: there `$` is the end, not also the place before a last newline."""
-    python = re.sub(r"(?<!\\)\$", r"\\Z", pattern)
-    if isinstance(instance, str) and not re.search(python, instance):
-        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
-
-
-DRAFTS = {name: jsonschema.validators.extend(base, {"pattern": _ecma_pattern})
-          for name, base in (("draft-07", jsonschema.Draft7Validator), ("2020-12", jsonschema.Draft202012Validator))}
-
-
-class Schemas:
-    """Validators of both drafts for a schema file; they must always agree."""
-
-    def __init__(self):
-        # Without their $schema: it would make the library go on with its own validator behind a reference.
-        self.documents = {name: {word: part for word, part in document.items() if word != "$schema"}
-                          for name, document in load_schemas().items()}
-        base = SCHEMAS.as_uri() + "/"
-        store = {base + name: document for name, document in self.documents.items()}
-        self.validators = {name: [draft(document, resolver=jsonschema.RefResolver(base + name, document, store=store))
-                                  for draft in DRAFTS.values()]
-                           for name, document in self.documents.items()}
-
-    def error(self, name, instance):
-        """None if the instance is valid, else why not."""
-        errors = [next(validator.iter_errors(instance), None) for validator in self.validators[name]]
-        assert len({error is None for error in errors}) == 1, f"the drafts disagree about {instance!r}: {errors}"
-        return None if errors[0] is None else f"{errors[0].json_path}: {errors[0].message}"
+from schemas import Schemas  # noqa: E402  (the path comes first)
 
 
 @pytest.fixture(scope="session")

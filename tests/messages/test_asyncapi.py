@@ -3,7 +3,7 @@ import re
 
 import yaml
 
-from conftest import ROOT, SCHEMAS
+from conftest import ROOT
 
 DOCUMENT = yaml.safe_load((ROOT / "asyncapi.yaml").read_text())
 
@@ -58,7 +58,7 @@ def test_asyncapi__references_are_found():
 
 def test_asyncapi__uses_every_schema_of_a_record():
     used = {reference.partition("#")[0].rpartition("/")[2] for reference in _references(DOCUMENT)} - {""}
-    records = {path.name for path in SCHEMAS.glob("*.json") if not path.name.startswith("command.")}
+    records = {path.name for path in (ROOT / "schemas").glob("*.json") if not path.name.startswith("command.")}
     assert used == records  # the commands are in event.json
 
 

@@ -1,7 +1,7 @@
 """The schemas are valid in both drafts, and keep to what the two have in common."""
 import pytest
 
-from conftest import DRAFTS, load_schemas
+from schemas import DRAFTS, load_schemas
 
 DOCUMENTS = load_schemas()
 
