@@ -776,6 +776,8 @@ struct intake *intake_new(const struct intake_options *options) {
     pthread_mutex_init(&intake->consumer_mutex, NULL);
     backoff_init(&intake->backoff, RETRY_BASE_MS, RETRY_MAXIMUM_MS, (uint64_t)clock_monotonic_us());
     int failed = pthread_create(&intake->thread, NULL, intake_main, intake);
+    if (failed == 0)
+        pthread_setname_np(intake->thread, "intake");
     memory_or_exit(failed != 0 ? NULL : intake);
     return intake;
 }

@@ -495,6 +495,8 @@ struct lane *lane_new(const struct lane_options *options) {
     pthread_cond_init(&lane->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     int failed = pthread_create(&lane->thread, NULL, lane_main, lane);
+    if (failed == 0)
+        pthread_setname_np(lane->thread, lane->options.name);
     memory_or_exit(failed != 0 ? NULL : lane); /* no thread at start: as hopeless as no memory */
     return lane;
 }

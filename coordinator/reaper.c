@@ -269,6 +269,8 @@ struct reaper *reaper_new(const struct reaper_options *options) {
     reaper->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     memory_or_exit(reaper->wake_fd < 0 ? NULL : reaper);
     int failed = pthread_create(&reaper->thread, NULL, reaper_main, reaper);
+    if (failed == 0)
+        pthread_setname_np(reaper->thread, "reaper");
     memory_or_exit(failed != 0 ? NULL : reaper);
     return reaper;
 }
