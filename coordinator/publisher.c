@@ -14,17 +14,19 @@ enum {
     BATCH_BYTES = 2 * 1024 * 1024, /* of the journal in memory at once; a single larger row still passes */
     WINDOW_BATCHES = 4,            /* rows in flight, in batches */
     MARK_INTERVAL_MS = 60000,
+    STATE_MARK_MS = 5000, /* a straggler shows as a gap before our next record: there is one this often */
     TAKE_OVER_MS = 30000, /* marks acknowledged, then read back */
     READ_MS = 100,        /* one wait for a record of them */
     MARK_WAIT_MS = 10000, /* for room in the producer's queue */
     DELIVERY_MS = 60000,
     NOTE_MS = 100,        /* how far it is published is noted this often: so much is read again by a successor */
     POLL_MS = 500,        /* the journal is read this often although nobody said that there is anything */
+    LOOK_MS = 10,         /* between looks at what the reader has, while a gap is looked into */
     STALE_MS = 1000,      /* after a pause this long, ask whether we still are the relay before producing */
     FRAMING_BYTES = 128,  /* of a batch with one record */
 };
 
-/* Tickets of records that are in no row: the take-over marks carry the partition's number. */
+/* Tickets of marks that belong to no row carry the partition's number. */
 #define TICKET_TAKE_OVER ((uint64_t)1 << 62)
 #define TICKET_WITNESS   ((uint64_t)1 << 61)
 
@@ -34,14 +36,17 @@ static void on_delivery(void *context, uint64_t ticket, int32_t partition, int64
     struct publisher *publisher = context;
     (void)partition;
     if (error)
-        return; /* the producer has stopped: publisher_serve sees it */
+        return; /* the producer has stopped: serve_producer sees it */
     atomic_fetch_add(&publisher->options.counts->records, 1);
     if (ticket & TICKET_TAKE_OVER) {
         publisher->mark[ticket & ~TICKET_TAKE_OVER] = offset;
         publisher->marks_missing--;
-    } else if (!(ticket & TICKET_WITNESS)) {
-        window_acknowledge(&publisher->window, ticket, offset);
+        return;
     }
+    int32_t index = ticket & TICKET_WITNESS ? (int32_t)(ticket & ~TICKET_WITNESS)
+                                            : window_acknowledge(&publisher->window, ticket, offset);
+    if (publisher->readback.before_mark == 0 && publisher->readback.outputs)
+        readback_acknowledged(&publisher->readback, index, offset);
 }
 
 static int batch_rows(const struct publisher *publisher) {
@@ -123,14 +128,18 @@ static bool publisher_send(struct publisher *publisher, int32_t index, uint64_t 
 
 /* ---- marks ---- */
 
-enum marks { MARKS_TAKE_OVER, MARKS_JUMP, MARKS_WITNESS };
+enum marks {
+    MARKS_TAKE_OVER, /* in every output partition, and under every witness key */
+    MARKS_JUMP,      /* the same, as the records of the jump's row */
+    MARKS_WITNESS,   /* under every witness key */
+    MARKS_STATE,     /* under the witness keys of lease.state's own partitions */
+};
 
-static uint64_t mark_ticket(struct publisher *publisher, enum marks why, bool is_own, int32_t index) {
+/* `to` is the output partition that the mark is written to; is_own: the one that it speaks of. */
+static uint64_t mark_ticket(struct publisher *publisher, enum marks why, bool is_own, int32_t to) {
     if (why == MARKS_JUMP)
-        return window_add_mark(&publisher->window, publisher->sequence);
-    if (why == MARKS_TAKE_OVER && is_own)
-        return TICKET_TAKE_OVER | (uint64_t)index;
-    return TICKET_WITNESS;
+        return window_add_mark(&publisher->window, publisher->sequence, to);
+    return (why == MARKS_TAKE_OVER && is_own ? TICKET_TAKE_OVER : TICKET_WITNESS) | (uint64_t)to;
 }
 
 /* The mark of a partition in lease.state, under its witness key; in a partition of lease.state itself it is both. */
@@ -143,12 +152,12 @@ static bool send_witness(struct publisher *publisher, enum marks why, const stru
     record_encode_mark(record, TOPIC_STATE, mark, place.topic, place.partition);
     bool is_own = index >= state->first && index < state->first + state->count;
     int32_t to = is_own ? index : outputs_index_of_key(outputs, TOPIC_STATE, record->key, record->key_size, 0);
-    return publisher_send(publisher, to, mark_ticket(publisher, why, is_own, index), MARK_WAIT_MS, error);
+    return publisher_send(publisher, to, mark_ticket(publisher, why, is_own, to), MARK_WAIT_MS, error);
 }
 
 static bool send_own_mark(struct publisher *publisher, enum marks why, const struct mark *mark, int32_t index,
                           const struct output_topic *topic, struct error *error) {
-    if (topic->id == TOPIC_STATE || why == MARKS_WITNESS)
+    if (topic->id == TOPIC_STATE || why == MARKS_WITNESS || why == MARKS_STATE)
         return true;
     record_encode_mark(&publisher->record, topic->id, mark, NULL, 0);
     return publisher_send(publisher, index, mark_ticket(publisher, why, true, index), MARK_WAIT_MS, error);
@@ -160,12 +169,16 @@ static bool send_marks(struct publisher *publisher, enum marks why, int64_t numb
     const struct mark mark = {store->epoch, number, publisher->fence, store->system_identifier, store->timeline};
     for (size_t t = 0; t < OUTPUT_TOPICS; t++) {
         const struct output_topic *topic = &outputs->topics[t];
+        if (why == MARKS_STATE && topic->id != TOPIC_STATE)
+            continue;
         for (int32_t i = topic->first; i < topic->first + topic->count; i++)
             if (!send_own_mark(publisher, why, &mark, i, topic, error) ||
                 !send_witness(publisher, why, &mark, i, error))
                 return publisher_lost(error);
     }
-    publisher->marked_at_us = clock_monotonic_us();
+    publisher->state_marked_at_us = clock_monotonic_us();
+    if (why != MARKS_STATE)
+        publisher->marked_at_us = publisher->state_marked_at_us;
     return true;
 }
 
@@ -239,7 +252,7 @@ bool publisher_take_over(struct publisher *publisher, struct error *error) {
     if (readback->fence > publisher->fence)
         publisher->fence = readback->fence;
     publisher->noted.epoch = options->store->epoch;
-    return readback_follow_state(readback, error) || publisher_lost(error);
+    return true;
 }
 
 /* ---- rows ---- */
@@ -430,9 +443,12 @@ static int64_t mark_interval_us(const struct publisher *publisher) {
 }
 
 static bool write_marks_if_due(struct publisher *publisher, struct error *error) {
-    if (clock_monotonic_us() - publisher->marked_at_us < mark_interval_us(publisher))
-        return true;
-    return send_marks(publisher, MARKS_WITNESS, publisher->window.published, error);
+    int64_t now_us = clock_monotonic_us();
+    if (now_us - publisher->marked_at_us >= mark_interval_us(publisher))
+        return send_marks(publisher, MARKS_WITNESS, publisher->window.published, error);
+    if (now_us - publisher->state_marked_at_us >= STATE_MARK_MS * 1000LL)
+        return send_marks(publisher, MARKS_STATE, publisher->window.published, error);
+    return true;
 }
 
 static bool repair_state(struct publisher *publisher, struct error *error) {
@@ -457,8 +473,8 @@ static int wait_ms_at_most(const struct publisher *publisher) {
         until_us = publisher->noted_at_us + NOTE_MS * 1000LL;
     if (publisher->rows) /* no room: the acknowledgements wake us */
         until_us = now_us + POLL_MS * 1000LL;
-    if (publisher->readback.has_more)
-        return 0;
+    if (publisher->readback.is_looking && until_us > now_us + LOOK_MS * 1000LL)
+        until_us = now_us + LOOK_MS * 1000LL;
     return until_us > now_us ? (int)((until_us - now_us) / 1000) + 1 : 0;
 }
 

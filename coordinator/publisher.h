@@ -55,7 +55,7 @@ struct publisher {
     int64_t read_upto; /* number of the last row handed over whole */
     bool has_more;     /* the last look at the journal found something */
 
-    int64_t noted_at_us, marked_at_us, polled_at_us;
+    int64_t noted_at_us, marked_at_us, state_marked_at_us, polled_at_us;
 };
 
 /* `take_progress`: what relay_store_take found; ownership moves. */

@@ -31,14 +31,18 @@ void readback_init(struct readback *readback, struct kafka_reader *reader, const
         .published = copied(NULL, count),
         .position = copied(position, count),
         .check_from = copied(read_back, count),
+        .next = copied(mark, count),
+        .look_upto = copied(NULL, count),
         .epoch_seen = copied(NULL, count),
         .is_past_mark = memory_alloc_array((size_t)count + 1, sizeof(bool)),
         .before_mark = count,
     };
     const struct output_topic *state = outputs_topic(outputs, TOPIC_STATE);
-    for (int32_t i = state->first; i < state->first + state->count; i++)
+    for (int32_t i = state->first; i < state->first + state->count; i++) {
+        readback->next[i] = mark[i] + 1;
         if (read_back[i] < position[i])
             readback->position[i] = read_back[i];
+    }
 }
 
 void readback_release(struct readback *readback) {
@@ -47,6 +51,8 @@ void readback_release(struct readback *readback) {
     free(readback->published);
     free(readback->position);
     free(readback->check_from);
+    free(readback->next);
+    free(readback->look_upto);
     free(readback->epoch_seen);
     free(readback->is_past_mark);
     *readback = (struct readback){0};
@@ -116,12 +122,12 @@ static void take_in(struct readback *readback, int32_t index, const struct messa
         note_key(readback, message);
 }
 
-static bool assign(struct readback *readback, bool state_only, struct error *error) {
+static bool assign(struct readback *readback, bool is_following, struct error *error) {
     struct kafka_partition *partitions = memory_alloc_array((size_t)readback->outputs->total + 1, sizeof *partitions);
     size_t count = 0;
     for (int32_t i = 0; i < readback->outputs->total; i++) {
         int64_t from = readback->position[i];
-        if (state_only ? is_state(readback, i) : !readback->is_past_mark[i])
+        if (is_following ? readback->look_upto[i] > 0 : !readback->is_past_mark[i])
             partitions[count++] =
                 outputs_partition(readback->outputs, i, from < 0 ? KAFKA_OFFSET_BEGINNING : from);
     }
@@ -131,7 +137,7 @@ static bool assign(struct readback *readback, bool state_only, struct error *err
 }
 
 /* The log begins behind the position (retention), or ends before it (it was cut or made anew): read what there is. */
-static bool restart_partition(struct readback *readback, const struct message *message, bool state_only,
+static bool restart_partition(struct readback *readback, const struct message *message, bool is_following,
                               struct error *error) {
     int32_t index = outputs_index(readback->outputs, message->topic, message->partition);
     if (index < 0 || strcmp(error->code, "kafka_offset_out_of_range") != 0)
@@ -139,7 +145,7 @@ static bool restart_partition(struct readback *readback, const struct message *m
     if (readback->position[index] < 0)
         return false;
     readback->position[index] = -1;
-    return assign(readback, state_only, error);
+    return assign(readback, is_following, error);
 }
 
 static bool readback_must_pause(const struct readback *readback) {
@@ -168,26 +174,68 @@ bool readback_to_marks(struct readback *readback, int wait_ms, struct error *err
     return true;
 }
 
-bool readback_follow_state(struct readback *readback, struct error *error) {
+/* ---- gaps between our own records ---- */
+
+static void look(struct readback *readback, int32_t index, int64_t upto) {
+    readback->look_upto[index] = upto;
+    readback->is_looking = readback->must_assign = true;
+}
+
+void readback_acknowledged(struct readback *readback, int32_t index, int64_t offset) {
+    if (!is_state(readback, index) || offset == readback->mark[index])
+        return;
+    int64_t expected = readback->next[index];
+    readback->next[index] = offset < 0 ? -1 : offset + 1;
+    if (offset >= 0 && offset != expected)
+        look(readback, index, offset);
+    else if (offset >= 0 && readback->look_upto[index] == 0)
+        readback->position[index] = offset + 1;
+}
+
+/* All up to look_upto was read: what follows is ours, up to our last record. */
+static void look_done(struct readback *readback, int32_t index) {
+    if (readback->next[index] > readback->position[index])
+        readback->position[index] = readback->next[index];
+    readback->look_upto[index] = 0;
+    readback->is_looking = false;
+    for (int32_t i = 0; i < readback->outputs->total; i++)
+        readback->is_looking |= readback->look_upto[i] > 0;
+    readback->must_assign = true;
+}
+
+static void follow(struct readback *readback, enum kafka_read what, const struct message *message) {
+    int32_t index = outputs_index(readback->outputs, message->topic, message->partition);
+    if (index < 0 || readback->look_upto[index] == 0)
+        return;
+    if (what == KAFKA_READ_MESSAGE && message->offset < readback->look_upto[index])
+        take_in(readback, index, message);
+    int64_t read_upto = what == KAFKA_READ_END ? message->offset : message->offset + 1;
+    if (read_upto >= readback->look_upto[index])
+        look_done(readback, index);
+}
+
+static bool assign_if_due(struct readback *readback, struct error *error) {
+    if (!readback->must_assign)
+        return true;
+    readback->must_assign = false;
     return assign(readback, true, error);
 }
 
 bool readback_poll(struct readback *readback, struct error *error) {
-    readback->has_more = false;
     for (int taken = 0; taken < READBACK_AT_ONCE && readback->key_count < READBACK_KEYS_MAX; taken++) {
         struct message message;
+        if (!assign_if_due(readback, error))
+            return false;
+        if (!readback->is_looking)
+            return true;
         enum kafka_read what = kafka_reader_poll(readback->reader, 0, &message, error);
         if (what == KAFKA_READ_NOTHING)
             return true;
-        if (what == KAFKA_READ_MESSAGE) {
-            int32_t index = outputs_index(readback->outputs, message.topic, message.partition);
-            if (index >= 0)
-                take_in(readback, index, &message);
-        }
+        if (what == KAFKA_READ_MESSAGE || what == KAFKA_READ_END)
+            follow(readback, what, &message);
         if ((what == KAFKA_READ_PARTITION_ERROR && !restart_partition(readback, &message, true, error)) ||
             (what == KAFKA_READ_ERROR && error->kind == ERROR_FATAL))
             return false;
     }
-    readback->has_more = true;
     return true;
 }

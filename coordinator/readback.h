@@ -5,7 +5,8 @@
  * there, whoever wrote it.)
  *
  * From then on, in lease.state: records that a paused predecessor wrote after it was replaced. Consumers drop them by their number,
- * but compaction may keep one as its key's last word; those keys are collected, to be restated.
+ * but compaction may keep one as its key's last word; those keys are collected, to be restated. Nothing is read back for that
+ * as long as nobody else writes: our own records then have offsets without a gap, and only a gap is looked into.
  *
  * Who is a straggler: between the position that an earlier relay (epoch E) noted and our marks, a record of an epoch before E or
  * after ours, or below one already seen there; behind our mark, any epoch but ours. One thread. */
@@ -28,13 +29,16 @@ struct readback {
     int64_t noted_epoch;  /* of the relay that noted the positions */
     int64_t *mark;        /* per partition: offset of our mark */
     int64_t *published;   /* per partition: the highest journal number before our mark; 0 = none */
-    int64_t *position;    /* per partition: the next offset to read */
+    int64_t *position;    /* per partition: everything before this offset was looked at, or is ours */
+    int64_t *next;        /* per partition of lease.state: the offset that our next record there has, if nobody else writes; -1 = unknown */
+    int64_t *look_upto;   /* per partition of lease.state: to be read from position up to here; 0 = nothing to read */
+    bool is_looking;      /* there are such partitions */
+    bool must_assign;     /* and the reader does not know of all of them yet */
     int64_t *check_from;  /* per partition of lease.state: stragglers before this offset were dealt with */
     int64_t *epoch_seen;  /* per partition: the highest epoch of our database's history seen before our mark */
     bool *is_past_mark;
     int32_t before_mark;  /* partitions that are not */
     int64_t fence;        /* the highest seen */
-    bool has_more;        /* the last poll did not take everything */
     char *keys[READBACK_KEYS_MAX];
     size_t key_count;
 };
@@ -52,10 +56,10 @@ bool readback_start(struct readback *readback, struct error *error) MUST_USE;
  * while the keys are full: restate them. */
 bool readback_to_marks(struct readback *readback, int wait_ms, struct error *error) MUST_USE;
 
-/* Goes on in lease.state alone. After readback_to_marks. */
-bool readback_follow_state(struct readback *readback, struct error *error) MUST_USE;
+/* A record of ours was acknowledged at this offset (negative: the broker did not say). From the marks on, in order. */
+void readback_acknowledged(struct readback *readback, int32_t index, int64_t offset);
 
-/* Takes in what has come, without waiting, until the keys are full. */
+/* Looks into the gaps, without waiting, until the keys are full. */
 bool readback_poll(struct readback *readback, struct error *error) MUST_USE;
 
 /* The keys have been restated. */

@@ -1,4 +1,4 @@
-/* window; see window.h. A ticket is the row's sequence number and, in its last three bits, which record. */
+/* window; see window.h. A ticket is the row's sequence number, then the output partition of a mark, then which record. */
 #include "coordinator/window.h"
 
 #include "common/buf.h"
@@ -6,7 +6,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { TICKET_BITS = 3, TICKET_MARK = 7 };
+enum {
+    RECORD_BITS = 3,
+    INDEX_BITS = 13, /* OUTPUT_PARTITIONS_MAX fits */
+    TICKET_BITS = RECORD_BITS + INDEX_BITS,
+    RECORD_MASK = (1 << RECORD_BITS) - 1,
+    INDEX_MASK = (1 << INDEX_BITS) - 1,
+    RECORD_MARK = RECORD_MASK,
+};
 
 void window_init(struct window *window, size_t capacity, int32_t partitions, int64_t published) {
     *window = (struct window){.capacity = 1, .partitions = partitions, .published = published};
@@ -58,27 +65,30 @@ uint64_t window_add(struct window *window, uint64_t sequence, int32_t index) {
 
 void window_undo(struct window *window, uint64_t ticket) {
     struct window_row *row = window_row(window, ticket >> TICKET_BITS);
-    assert(row->record_count == (ticket & TICKET_MARK) + 1 && !row->is_sealed);
+    assert(row->record_count == (ticket & RECORD_MASK) + 1 && !row->is_sealed);
     row->record_count--;
     row->pending--;
 }
 
-uint64_t window_add_mark(struct window *window, uint64_t sequence) {
+uint64_t window_add_mark(struct window *window, uint64_t sequence, int32_t index) {
+    assert(index >= 0 && index < window->partitions && index <= INDEX_MASK);
     window_row(window, sequence)->pending++;
-    return sequence << TICKET_BITS | TICKET_MARK;
+    return sequence << TICKET_BITS | (uint64_t)index << RECORD_BITS | RECORD_MARK;
 }
 
 void window_seal(struct window *window, uint64_t sequence) {
     window_row(window, sequence)->is_sealed = true;
 }
 
-void window_acknowledge(struct window *window, uint64_t ticket, int64_t offset) {
+int32_t window_acknowledge(struct window *window, uint64_t ticket, int64_t offset) {
     struct window_row *row = window_row(window, ticket >> TICKET_BITS);
-    size_t record = ticket & TICKET_MARK;
+    size_t record = ticket & RECORD_MASK;
     assert(row->pending > 0);
     row->pending--;
-    if (record != TICKET_MARK)
-        row->offset[record] = offset;
+    if (record == RECORD_MARK)
+        return (int32_t)(ticket >> RECORD_BITS & INDEX_MASK);
+    row->offset[record] = offset;
+    return row->index[record];
 }
 
 size_t window_collect(struct window *window) {
@@ -88,7 +98,8 @@ size_t window_collect(struct window *window) {
         if (!row->is_sealed || row->pending > 0)
             break;
         for (size_t i = 0; i < row->record_count; i++)
-            window->position[row->index[i]] = row->offset[i] + 1;
+            if (row->offset[i] >= 0)
+                window->position[row->index[i]] = row->offset[i] + 1;
         window->published = row->number;
     }
     return collected;

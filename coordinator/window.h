@@ -43,9 +43,11 @@ uint64_t window_add(struct window *window, uint64_t sequence, int32_t index);
 /* Takes the last window_add back: the record could not be handed over yet. */
 void window_undo(struct window *window, uint64_t ticket);
 /* A record that has no place in the order of its partition (a mark): only waited for. */
-uint64_t window_add_mark(struct window *window, uint64_t sequence);
+uint64_t window_add_mark(struct window *window, uint64_t sequence, int32_t index);
 void window_seal(struct window *window, uint64_t sequence);
-void window_acknowledge(struct window *window, uint64_t ticket, int64_t offset);
+/* The offset is negative where the broker did not say (a repeated request that had been accepted): the position stays. Returns the
+ * record's output partition. */
+int32_t window_acknowledge(struct window *window, uint64_t ticket, int64_t offset);
 
 /* Lets complete rows leave; returns how many did. */
 size_t window_collect(struct window *window);
