@@ -149,7 +149,9 @@ static void note_database_works(struct coordinator *coordinator) {
 
 static void note_retry(struct coordinator *coordinator, const char *what, const struct error *error) {
     counts_add_of(coordinator->counts, COUNT_RETRIES, what, 1);
-    log_error(&coordinator->log, LOG_WARNING, "trying again", error, "what", what, NULL);
+    /* Two lanes that met are nothing to look after. */
+    bool is_conflict = strncmp(error->code, "40", 2) == 0 || strcmp(error->code, "55P03") == 0;
+    log_error(&coordinator->log, is_conflict ? LOG_INFO : LOG_WARNING, "trying again", error, "what", what, NULL);
     if (!is_of_database(error))
         return;
     int64_t never = 0;
@@ -360,7 +362,7 @@ static bool look_at_topics(struct coordinator *coordinator, struct error *error)
         int32_t partitions;
         is_good = kafka_reader_partition_count(reader, coordinator->topics[i].name, BROKER_MS, &partitions, error);
         if (!is_good && strcmp(error->code, "kafka_unknown_topic") == 0)
-            error_set(error, ERROR_FATAL, "topic_missing", "there is no topic %s: run \"leasectl topics\"",
+            error_set(error, ERROR_FATAL, "topic_missing", "there is no topic %s: run \"leasectl topics --apply\"",
                       coordinator->topics[i].name);
     }
     kafka_reader_free(reader);
@@ -619,7 +621,7 @@ int coordinator_run(struct coordinator *coordinator) {
         log_write(&coordinator->log, LOG_INFO, "started", "http_port", LOG_N(status_port(coordinator->status)), NULL);
         watch(coordinator);
         log_write(&coordinator->log, LOG_INFO, "draining", NULL);
-        stop_parts(coordinator, (int)options->drain_ms);
+        stop_parts(coordinator, has_failed(coordinator, &error) ? 0 : (int)options->drain_ms);
     } else if (error.kind != ERROR_NONE && !atomic_load(&coordinator->is_stopping)) {
         fail(coordinator, "cannot start", &error);
     }

@@ -348,6 +348,8 @@ struct round {
     bool *compares;
     size_t count;
     size_t cautious; /* how many of them are read with caution */
+    const char *counted_topic; /* of the last answer of the broker to how many partitions there are */
+    int32_t counted_partitions;
 };
 
 static void round_init(struct round *round, size_t capacity) {
@@ -356,6 +358,7 @@ static void round_init(struct round *round, size_t capacity) {
     round->starts = memory_alloc_array(capacity + 1, sizeof *round->starts);
     round->compares = memory_alloc_array(capacity + 1, sizeof *round->compares);
     round->count = round->cautious = 0;
+    round->counted_topic = NULL;
 }
 
 static void round_release(struct round *round) {
@@ -375,12 +378,24 @@ static void halt_topic(struct intake *intake, const char *topic, const struct er
     }
 }
 
+/* Asks once per topic: partitions come in the order of their topics. */
+static bool count_partitions(struct intake *intake, const char *topic, struct round *round, struct error *error) {
+    if (round->counted_topic != NULL && strcmp(round->counted_topic, topic) == 0)
+        return true;
+    if (!kafka_consumer_partition_count(intake->consumer, topic, BROKER_MS, &round->counted_partitions, error))
+        return false;
+    round->counted_topic = topic;
+    return true;
+}
+
 /* Takes one partition and looks at its place. False when the round must stop here (broker or database away). */
 static bool take_one(struct intake *intake, struct partition *partition, struct round *round, struct error *error) {
     struct partition_evidence evidence = {0};
     int idle_takes = 0;
-    if (!kafka_consumer_partition_count(intake->consumer, partition->topic, BROKER_MS, &evidence.partitions_now, error) ||
-        !take_in_database(intake, partition, &evidence, &idle_takes, error) ||
+    if (!count_partitions(intake, partition->topic, round, error))
+        return false;
+    evidence.partitions_now = round->counted_partitions;
+    if (!take_in_database(intake, partition, &evidence, &idle_takes, error) ||
         !kafka_consumer_watermarks(intake->consumer, partition->topic, partition->number, BROKER_MS, &evidence.low,
                                    &evidence.high, error))
         return false;

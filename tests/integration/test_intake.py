@@ -171,3 +171,59 @@ def test_away_from_the_database_it_leaves_the_group_and_comes_back(kafka, build,
         place.close()
         server.stop()
         shutil.rmtree(short, ignore_errors=True)
+
+
+def raise_on(place, table, condition, sqlstate):
+    place.database.query(f"""
+        CREATE FUNCTION public.broken() RETURNS trigger LANGUAGE plpgsql AS
+        $$BEGIN RAISE EXCEPTION 'for the test' USING ERRCODE = '{sqlstate}'; END$$""")
+    place.database.query("CREATE TRIGGER broken BEFORE INSERT ON lease." + table + " FOR EACH ROW"
+                         f" WHEN ({condition}) EXECUTE FUNCTION public.broken()")
+
+
+def test_one_message_that_the_database_refuses_among_500(place):
+    """Its batch is halved until it alone is left; the other 499 are answered as if it had not been there."""
+    raise_on(place, "lease", "NEW.lease = 'run-250'", "22003")
+    coordinator, events, sent = place.coordinator(lanes=1), place.events(), {}
+    for number in range(500):
+        place_of = sent.setdefault(number, [])
+        events.send("settlement", "start", f"run-{number}", {"holder": "h-1", "ttl_ms": 600000},
+                    then=lambda *where, to=place_of: to.extend(where))
+    events.flush()
+    coordinator.start()
+    place.wait_idle(30)
+    letters = place.database.query("SELECT origin_topic, origin_partition, origin_offset, reason FROM lease.timeline"
+                                   " WHERE event = 'dead_letter'")
+    topic, partition, offset = sent[250]
+    assert letters == [(place.prefix + topic, partition, offset, "database_refused")]
+    assert place.database.value("SELECT count(*) FROM lease.timeline WHERE event = 'granted'") == 499
+    assert coordinator.metric("lease_batch_messages_count") < 20, "halved, not one by one"
+
+
+def test_a_broken_invariant_ends_the_process_and_loses_nothing(place):
+    raise_on(place, "consumed", "true", "LE007")
+    coordinator, events = place.coordinator().start(), place.events()
+    start_run(place, events, "run-1")
+    eventually(lambda: not coordinator.child.is_running(), 20, "it ends")
+    assert coordinator.child.returncode() == 70
+    assert "LE007" in coordinator.log_text()
+    place.database.query("DROP TRIGGER broken ON lease.consumed")
+    coordinator.start()
+    assert wait_answers(place, "run-1") == ["granted"]
+
+
+def test_without_its_topics_it_refuses_to_start_and_says_why(bare_place):
+    bare_place.ctl("migrate")
+    coordinator = bare_place.coordinator()
+    coordinator.start(wait=False)
+    eventually(lambda: not coordinator.child.is_running(), 60, "it ends")
+    assert coordinator.child.returncode() == 78
+    assert "leasectl topics" in coordinator.log_text() or "witness_topic_missing" in coordinator.log_text()
+
+
+def test_without_its_tables_it_refuses_to_start(bare_place):
+    bare_place.ctl("topics", "--apply")
+    coordinator = bare_place.coordinator(database=bare_place.database.conninfo)
+    coordinator.start(wait=False)
+    eventually(lambda: not coordinator.child.is_running(), 60, "it ends")
+    assert coordinator.child.returncode() == 78
