@@ -307,13 +307,20 @@ static bool send_stage(struct publisher *publisher, const struct journal_row *ro
     return *ret_full || publisher_lost(error);
 }
 
+/* Only fences that were given out: a refusal has the one that its command claimed, and marks with it would make the witness
+ * tell of fences that no database knows. */
+static void note_fence(struct publisher *publisher, const struct journal_row *row) {
+    bool is_given_out = row->is_grant || strcmp(row->event, "jumped") == 0;
+    if (is_given_out && row->fence != ROW_NULL && row->fence > publisher->fence)
+        publisher->fence = row->fence;
+}
+
 static bool send_row(struct publisher *publisher, const struct journal_row *row, bool *ret_full, struct error *error) {
     if (!publisher->is_row_open) {
         publisher->sequence = window_open(&publisher->window, row->number, row->at_us);
         publisher->stage = STAGE_RESULT;
         publisher->is_row_open = true;
-        if (row->fence != ROW_NULL && row->fence > publisher->fence)
-            publisher->fence = row->fence;
+        note_fence(publisher, row);
     }
     for (; publisher->stage < STAGES; publisher->stage++) {
         if (!send_stage(publisher, row, ret_full, error))
