@@ -19,6 +19,9 @@
 
 enum {
     CONSUMER_SESSION_MS = 10000,
+    CONSUMER_POLL_MS_MINIMUM = 15000, /* an owner may ask brokers and database a few questions between two polls */
+    CONSUMER_HEARTBEAT_MS = 1000, /* tells of a rebalance this soon at the latest … */
+    CONSUMER_HEARTBEATS = 3,      /* … and a session must survive some that come late */
     CONSUMER_QUEUE_MESSAGES = 500,
     CONSUMER_QUEUE_KBYTES = 4096,
     CONSUMER_PARTITIONS = 32,  /* what the byte bound is divided by: about as many as one coordinator has */
@@ -119,16 +122,6 @@ static void consumer_set_callbacks(rd_kafka_conf_t *conf, void *context) {
     rd_kafka_conf_set_rebalance_cb(conf, consumer_on_rebalance);
 }
 
-/* A fetch that finds nothing comes back after 100 ms: so long can a partition wait that is assigned meanwhile. */
-static const struct kafka_default consumer_defaults[] = {
-    {"fetch.wait.max.ms", "100"},
-    {"fetch.error.backoff.ms", "50"},
-    {"heartbeat.interval.ms", "1000"},
-    {"fetch.max.bytes", "2097152"}, /* KAFKA_FETCH_BYTES */
-    {"fetch.message.max.bytes", "131072"},
-    {NULL, NULL},
-};
-
 static bool consumer_client_init(struct kafka_consumer *consumer, const struct kafka_consumer_options *options,
                                  struct error *error) {
     int session = options->session_timeout_ms ? options->session_timeout_ms : CONSUMER_SESSION_MS;
@@ -138,11 +131,25 @@ static bool consumer_client_init(struct kafka_consumer *consumer, const struct k
         kbytes = CONSUMER_PARTITION_KBYTES_MIN;
     consumer->nudge_messages = messages / 2;
 
-    char session_ms[16], poll_ms[16], queue_messages[24], queue_kbytes[24];
+    char session_ms[16], poll_ms[16], heartbeat_ms[16], queue_messages[24], queue_kbytes[24];
+    snprintf(heartbeat_ms, sizeof heartbeat_ms, "%d",
+             session / CONSUMER_HEARTBEATS < CONSUMER_HEARTBEAT_MS ? session / CONSUMER_HEARTBEATS : CONSUMER_HEARTBEAT_MS);
     snprintf(session_ms, sizeof session_ms, "%d", session);
-    snprintf(poll_ms, sizeof poll_ms, "%d", options->max_poll_ms ? options->max_poll_ms : session * 3);
+    snprintf(poll_ms, sizeof poll_ms, "%d",
+             options->max_poll_ms                     ? options->max_poll_ms
+             : session * 3 > CONSUMER_POLL_MS_MINIMUM ? session * 3
+                                                      : CONSUMER_POLL_MS_MINIMUM);
     snprintf(queue_messages, sizeof queue_messages, "%zu", messages);
     snprintf(queue_kbytes, sizeof queue_kbytes, "%zu", kbytes);
+    /* A fetch that finds nothing comes back after 100 ms: so long can a partition wait that is assigned meanwhile. */
+    const struct kafka_default defaults[] = {
+        {"fetch.wait.max.ms", "100"},
+        {"fetch.error.backoff.ms", "50"},
+        {"heartbeat.interval.ms", heartbeat_ms},
+        {"fetch.max.bytes", "2097152"}, /* KAFKA_FETCH_BYTES */
+        {"fetch.message.max.bytes", "131072"},
+        {NULL, NULL},
+    };
     const struct kafka_default fixed[] = {
         {"group.id", options->group},
         {"partition.assignment.strategy", "cooperative-sticky"},
@@ -157,7 +164,7 @@ static bool consumer_client_init(struct kafka_consumer *consumer, const struct k
         {"queued.max.messages.kbytes", queue_kbytes},
         {NULL, NULL},
     };
-    return kafka_client_init(&consumer->client, KAFKA_ROLE_CONSUMER, options->settings, consumer_defaults, fixed,
+    return kafka_client_init(&consumer->client, KAFKA_ROLE_CONSUMER, options->settings, defaults, fixed,
                              consumer_set_callbacks, NULL, error);
 }
 

@@ -35,7 +35,7 @@ struct kafka_consumer_options {
 	const char *const *topics; /* full names, prefix included */
 	size_t topic_count;
 	int session_timeout_ms;  /* 0 = 10000 */
-	int max_poll_ms;         /* a longer pause between polls loses the partitions; 0 = three session timeouts */
+	int max_poll_ms;         /* a longer pause between polls loses the partitions; 0 = three session timeouts, 15 s at least */
 	size_t queue_messages;   /* read ahead per partition at most; 0 = 2000 */
 	size_t queue_kbytes;     /* read ahead in all at most; 0 = 4096. One response of KAFKA_FETCH_BYTES comes on top */
 	kafka_rebalance_fn *rebalance;
