@@ -24,6 +24,10 @@ $$;
 -- Errors: LE001 another server than the one whose fences these are. LE003 the clock went back. 40001 another lane got in
 -- between (a lease or a message id that both insert): run the whole transaction again. LE007 an invariant is broken: stop.
 --
+-- Why one long function: it works on arrays in memory, which PL/pgSQL cannot hand to another function by reference; a statement
+-- or a call for each command costs several times as much. It reads in the order of the locks: look over, lock, clock, turn over,
+-- decide, write, journal's lock, match, append.
+--
 -- p_at moves time in tests; everybody else leaves it out. The command 'lapse' is lease.reap's: it names a lease to look at.
 CREATE OR REPLACE FUNCTION lease.apply(
   p_origin_topic text[], p_origin_partition int[], p_origin_offset bigint[],
@@ -89,9 +93,9 @@ DECLARE
   f bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
   targets text[]; asked int; stamped int; inserted int; mine int;
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
-  v_changes boolean; v_grant boolean; v_event text; v_step text; v_payload text; v_cut timestamptz;
+  v_changes boolean; v_grant boolean; v_event text; v_payload text; v_cut timestamptz;
   r record; g record; room int; taken int; d_count bigint;
-  v_base bigint; v_last_at timestamptz; v_upto bigint; v_earliest timestamptz; v_expected int; v_done int; v_remembered int := 0; v_slot smallint; has_changes boolean := false;
+  v_base bigint; v_earliest timestamptz; v_expected int; v_done int; v_remembered int := 0; v_slot smallint; has_changes boolean := false;
 BEGIN
   PERFORM lease.assert_server();
   PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
@@ -498,16 +502,16 @@ BEGIN
       END IF;
     END IF;
     IF has_changes THEN
-    UPDATE lease.lease l
-       SET state = states[u.cond + 1], holder = u.holder, claim_id = u.claim, fence = u.fence, since = u.since,
-           lease_until = CASE WHEN u.cond IN (in_held, in_covering) THEN u.until END, ttl_ms = u.ttl, attempt = u.attempt, step = u.step,
-           covering = u.covering, covered = u.covered, overtaken = u.overtaken, ready_at = CASE WHEN u.cond = in_ready THEN u.ready END,
-           check_at = u.check_at, ended_at = u.ended, payload = u.payload::json
-      FROM unnest(s_kind, s_lease, s_cond, s_holder, s_claim, s_fence, s_since, s_until, s_ttl, s_attempt, s_step, s_covering, s_covered,
-                  s_overtaken, s_ready, s_check, s_ended, s_payload, s_dirty, s_known)
-           AS u (kind, lease, cond, holder, claim, fence, since, until, ttl, attempt, step, covering, covered,
-                 overtaken, ready, check_at, ended, payload, dirty, known)
-     WHERE u.dirty AND u.known AND l.kind = u.kind AND l.lease = u.lease;
+      UPDATE lease.lease l
+         SET state = states[u.cond + 1], holder = u.holder, claim_id = u.claim, fence = u.fence, since = u.since,
+             lease_until = CASE WHEN u.cond IN (in_held, in_covering) THEN u.until END, ttl_ms = u.ttl, attempt = u.attempt, step = u.step,
+             covering = u.covering, covered = u.covered, overtaken = u.overtaken, ready_at = CASE WHEN u.cond = in_ready THEN u.ready END,
+             check_at = u.check_at, ended_at = u.ended, payload = u.payload::json
+        FROM unnest(s_kind, s_lease, s_cond, s_holder, s_claim, s_fence, s_since, s_until, s_ttl, s_attempt, s_step, s_covering, s_covered,
+                    s_overtaken, s_ready, s_check, s_ended, s_payload, s_dirty, s_known)
+             AS u (kind, lease, cond, holder, claim, fence, since, until, ttl, attempt, step, covering, covered,
+                   overtaken, ready, check_at, ended, payload, dirty, known)
+       WHERE u.dirty AND u.known AND l.kind = u.kind AND l.lease = u.lease;
     END IF;
   END IF;
 
@@ -580,8 +584,6 @@ BEGIN
       e_holder[t] := p_subject[r.cmd]; e_amount[t] := r.count; e_refresh[t] := p_refresh[r.cmd];
       o_outcome[r.cmd] := e_event[t];
     END LOOP;
-  END IF;
-  IF nq > 0 THEN
     PERFORM lease.remember(v_slot, nq, c_key, p_digest, c_first, ARRAY(SELECT CASE WHEN u = ANY (q_cmd) THEN o_outcome[u] END FROM generate_series(1, n) u), NULL, NULL);
   END IF;
 
