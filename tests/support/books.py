@@ -336,9 +336,7 @@ def check_order_of_subjects(history):
     """I5"""
     last = {}
     for row in sorted(history.answers(), key=_origin):
-        # Demand is matched as the last step of a transaction: within one, the answers to claims come after the others.
-        is_matched = row["command"] == "claim" and row["event"] in ("granted", "waiting", "empty")
-        key = (row["origin_topic"], row["origin_partition"], row["subject"], is_matched)
+        key = (row["origin_topic"], row["origin_partition"], row["subject"])
         if row["subject"] is None:
             continue
         if key in last and last[key]["number"] > row["number"]:

@@ -54,6 +54,8 @@ def bare_place(postgres, kafka, build, folder):
     place = harness.Place(postgres, kafka, build, folder)
     yield place
     place.close()
+    for coordinator in place.coordinators:
+        coordinator.assert_sane()
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class Load:
         self.sent = 0
         self.covering = collections.deque(maxlen=200)               # runs started with `more`
         self.actions = [(self.start, 16), (self.run_step, 30), (self.request, 16), (self.claim, 6), (self.item_step, 30),
-                        (self.cover_or_begin, 2), (self.late_step, 5), (self.forged_step, 4), (self.send_again, 4),
+                        (self.cover_or_begin, 4), (self.late_step, 5), (self.forged_step, 4), (self.send_again, 4),
                         (self.reuse_id, 1), (self.send_malformed, 3), (self.send_junk, 2)]
 
     # --- the loop ---
@@ -73,7 +73,7 @@ class Load:
     # --- names: a window that moves on, since an ended lease stays ended ---
 
     def _name(self, stem, width):
-        return f"{stem}-{self.sent // (20 * width) * (width // 2) + self.random.randrange(width)}"
+        return f"{stem}-{self.sent // (8 * width) * (width // 2) + self.random.randrange(width)}"
 
     def _run(self):
         return self._name("run", self.runs)
@@ -95,7 +95,7 @@ class Load:
         if contracts:
             data["resources"] = contracts
         subject = self._run()
-        if self.random.random() < 0.03:
+        if self.random.random() < 0.1:
             data.update(more=True, tables=[f"bulk-{self.random.randrange(5)}"])
             self.covering.append(subject)
         self._command("settlement", "start", subject, data)

@@ -124,6 +124,9 @@ class Place:
 
     def close(self):
         for coordinator in self.coordinators:
+            if coordinator.is_sanitized:
+                coordinator.child.signal(signal.SIGCONT)
+                coordinator.child.stop()      # in order: leaks are looked for at the end
             coordinator.child.kill()
         for reader in self._open:
             reader.close()
@@ -146,7 +149,8 @@ class Coordinator:
         values.update(settings)
         environment = place.environment(**values)
         environment["LEASE_CRASH_LOG"] = self.crash_log
-        if os.path.basename(place.build).endswith("asan"):
+        self.is_sanitized = os.path.basename(place.build).endswith("asan")
+        if self.is_sanitized:
             environment.setdefault("ASAN_OPTIONS", "abort_on_error=1:detect_leaks=1")
             environment.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
         self.child = Child(f"coordinator {name}", [place.program("lease-coordinator")],
@@ -205,6 +209,13 @@ class Coordinator:
 
     def thaw(self):
         self.child.signal(signal.SIGCONT)
+
+    def assert_sane(self):
+        """No sanitizer found anything; without sanitizers nothing is looked at."""
+        if self.is_sanitized and os.path.exists(self.child.log):
+            text = self.log_text()
+            found = re.search(r"(Sanitizer|runtime error):.*", text)
+            assert not found, f"{self.child.name}: {found.group(0)}\n{text[found.start():found.start() + 4000]}"
 
     def log_text(self):
         with open(self.child.log, encoding="utf-8", errors="replace") as file:
