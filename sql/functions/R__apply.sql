@@ -318,6 +318,11 @@ BEGIN
               IF t <> s AND s_cond[t] IN (in_free, in_ready) THEN passed := passed || t; END IF;
             END IF;
           END LOOP;
+          -- A resource's fences only rise: what was granted under a higher fence since is out of this lease's reach for good.
+          IF cmd = 1 AND (SELECT max(u) FROM unnest(gone) u) > s_fence[s] THEN
+            v_outcome := 'stale'; v_blocking := NULL;
+            SELECT min(x.resource) INTO v_resource FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence = ANY (gone) AND x.fence > s_fence[s];
+          END IF;
         END IF;
 
         IF v_outcome IN ('granted', 'covered') THEN
@@ -427,7 +432,7 @@ BEGIN
         v_blocking := s;
       END IF;
 
-      IF v_outcome IN ('held', 'busy') THEN
+      IF v_outcome IN ('held', 'busy', 'stale') THEN
         v_amount := NULL;
       END IF;
       IF v_blocking IS NOT NULL THEN

@@ -309,9 +309,21 @@ static enum model_outcome renew(struct model *model, struct model_lease *lease, 
     return OUTCOME_RENEWED;
 }
 
+/* The fences of a resource only rise: one that somebody got under a higher fence, and has no longer, is out of reach. */
+static bool was_granted_since(const struct model *model, const struct model_lease *self, const int *resources, int count) {
+    for (int i = 0; i < count; i++) {
+        int kind, number;
+        const struct model_lease *owner = stamping_lease(model, resources[i], &kind, &number);
+        bool is_live = owner && owner->state == STATE_HELD;
+        if (!is_live && model->stamps[resources[i]] > self->fence) return true;
+    }
+    return false;
+}
+
 static enum model_outcome cover(struct model *model, struct model_lease *lease, const struct model_message *message,
                                 struct model_answer *answer) {
     if (!lease->is_covering) return OUTCOME_OUT_OF_STEP;
+    if (was_granted_since(model, lease, message->resources, message->resource_count)) return OUTCOME_STALE;
     if (is_blocked(model, lease, message->resources, message->resource_count, answer)) return OUTCOME_HELD;
     answer->amount = stamp(model, lease, message->resources, message->resource_count);
     lease->covered += answer->amount;
