@@ -35,8 +35,8 @@ def fixture_database(server, template):
 
 
 @pytest.fixture(name="new_lane")
-def fixture_new_lane(database):
-    """Makes lanes, and closes them at the end."""
+def fixture_new_lane(server, database):
+    """Makes lanes, and closes them at the end. Where a test failed, one may still wait for another: the server cuts them all off."""
     lanes = []
 
     def make(conninfo=None):
@@ -44,6 +44,7 @@ def fixture_new_lane(database):
         return lanes[-1]
 
     yield make
+    server.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND application_name = 'lane'", (database.name,))
     for lane in lanes:
         lane.close()
 

@@ -22,6 +22,7 @@ from harness import eventually  # noqa: E402
 BASE = datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc)
 Answer = collections.namedtuple("Answer", "ord outcome number fence claim_id until")
 numbers = itertools.count(1)
+STATEMENT_MS = 60_000   # a test that waits for ever is a failed one
 
 # The parameters of lease.apply: where a command's dict has it, and its SQL type.
 PARAMETERS = [
@@ -82,7 +83,7 @@ class Lane:
     """One connection. apply() leaves its transaction open; commit() and rollback() end it."""
 
     def __init__(self, conninfo):
-        self.connection = psycopg2.connect(conninfo, application_name="lane")
+        self.connection = psycopg2.connect(conninfo, application_name="lane", options=f"-c statement_timeout={STATEMENT_MS}")
         self.pid = self.connection.get_backend_pid()
 
     def query(self, sql, parameters=None):

@@ -284,6 +284,23 @@ def test_F39_the_deduplication_slot_is_not_switched_under_a_running_batch(a, b, 
     assert a.decide(once).outcome == "duplicate"
 
 
+def test_F39_the_slot_is_not_switched_between_a_batch_reading_which_it_is_and_writing_there(a, b, new_lane, watcher):
+    """A knows the slot and has not touched the table of ids yet: only its own lock on the slot keeps housekeeping away."""
+    gate = new_lane()
+    gate.query("LOCK TABLE ONLY lease.dedup IN ACCESS EXCLUSIVE MODE")
+    make_a_switch_due(watcher)
+    before = slot(watcher)
+    once = start("s1", id="same")
+    waiting = Meanwhile(a.decide, once)
+    waits_for_a_lock(watcher, a)
+    b.query("SELECT lease.housekeep()")
+    b.commit()
+    assert slot(watcher) == before
+    gate.rollback()
+    assert waiting.end().outcome == "granted"
+    assert b.decide(once).outcome == "duplicate"
+
+
 def test_F39_a_batch_that_starts_during_the_switch_waits_and_finds_the_old_ids(a, b, watcher):
     once = start("s1", id="same")
     assert b.decide(once).outcome == "granted"
