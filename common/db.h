@@ -1,5 +1,5 @@
 /*
- * One connection to PostgreSQL. db.c is the only file that includes libpq-fe.h.
+ * One connection to PostgreSQL. Only db*.c include libpq-fe.h.
  *
  * A struct db belongs to one thread. Every call has a deadline of its own: the socket is non-blocking and the
  * wait is ours, because statement_timeout does not bound a commit that waits for a standby (reliability.md, F3).
