@@ -614,7 +614,7 @@ BEGIN
     IF nm > 0 THEN
       INSERT INTO lease.journal (number, at, event, kind, subject, source, message_id, traceparent, holder, claim_id, fence, since, lease_until,
                                  min_fence, state, attempt, step, refresh, payload, changes_lease, is_grant)
-      SELECT v_base + ne + m.no, v_at, 'granted', m.kind, m.lease, m.source, m.message, m.trace, m.holder, m.claim, m.fence, m.since, m.until,
+      SELECT v_base + ne + m.no, m.since, 'granted', m.kind, m.lease, m.source, m.message, m.trace, m.holder, m.claim, m.fence, m.since, m.until,
              m.fence, 'held', m.attempt, m.step, m.refresh, m.payload, true, true
         FROM unnest(m_kind, m_lease, m_source, m_message, m_trace, m_holder, m_claim, m_fence, m_since, m_until, m_attempt, m_step, m_refresh, m_payload)
              WITH ORDINALITY AS m (kind, lease, source, message, trace, holder, claim, fence, since, until, attempt, step, refresh, payload, no);

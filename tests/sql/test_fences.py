@@ -1,7 +1,8 @@
-"""The fences of a resource only rise, whatever grants it: what is behind a gate would refuse a lower one."""
+"""The fences of a resource only rise, whatever grants it: what is behind a gate would refuse a lower one. And no grant begins
+before the one before it has ended."""
 import pytest
 
-from rules import start
+from rules import Meanwhile, claim, request, start, waits_for_a_lock
 
 
 @pytest.mark.parametrize("how", ["finish", "lapse", "reaped", "purged"])
@@ -30,3 +31,21 @@ def test_a_cover_of_what_was_granted_under_a_higher_fence_since_is_stale(lane, h
     assert lane.outcomes(large.says("cover", resources=["album/3"]), at=11) == "covered"
     assert lane.outcomes(large.says("begin", amount=2), at=12) == "granted"
     assert lane.outcomes(start("later", holder="c", resources=["album/2"]), at=13) == "granted"
+
+
+def test_a_grant_out_of_demand_begins_after_its_predecessor_ended(new_lane):
+    """A claim has read its clock and waits for its demand's row; meanwhile an item's holder gives it back; then the claim gets the
+    item. Dated with the claim's clock, the second grant would begin while the first was live."""
+    a, b, stranger, watcher = new_lane(), new_lane(), new_lane(), new_lane()
+    first = a.claim_one("item-1", worker="w1")
+    a.decide(request("item-2"), claim("w2", 1))
+    stranger.query("SELECT 1 FROM lease.demand WHERE worker = 'w2' FOR UPDATE")
+    waiting = Meanwhile(a.decide, claim("w2", 2, refresh=2))
+    waits_for_a_lock(watcher, a)
+    before = b.last_number()
+    b.decide(first.says("release"))
+    stranger.commit()
+    assert waiting.end().outcome == "granted"
+    ended, granted = [row for row in b.journal(before, "item-1")]
+    assert (ended["event"], granted["event"], granted["holder"]) == ("released", "granted", "w2")
+    assert ended["at"] <= granted["at"] == granted["since"]
