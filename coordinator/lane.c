@@ -4,6 +4,7 @@
 #include "common/backoff.h"
 #include "common/buf.h"
 #include "common/clock.h"
+#include "common/crash.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -254,10 +255,9 @@ static void drop_lost(struct lane *lane, struct batch *batch, struct range range
         uint32_t index = lane->answer.lost_slots[i];
         const struct batch_slot *slot = &batch->slots[index];
         batch_drop_slot(batch, index, range.from, batch->count);
-        if (partition_is_current(slot->partition, slot->generation)) {
-            partition_refuse(slot->partition, slot->generation);
-            lane->options.events.refused(lane->options.events.context, lane, slot->partition);
-        }
+        /* Counted also if the group has told the intake meanwhile; only a partition still believed to be ours is paused. */
+        partition_refuse(slot->partition, slot->generation);
+        lane->options.events.refused(lane->options.events.context, lane, slot->partition);
     }
 }
 
@@ -295,10 +295,12 @@ static enum progress try_range(struct lane *lane, struct batch *batch, struct ra
         return PROGRESS_STOP;
     enum store_result result = STORE_RETRY;
     int64_t begun_us = clock_monotonic_us();
-    if (lane->options.store.open(lane->options.store.context, error))
+    if (lane->options.store.open(lane->options.store.context, error)) {
+        CRASH_POINT("batch.in_hand");
         result = lane->options.store.apply(lane->options.store.context, batch, range.from, range.upto, &lane->answer, error);
-    else if (error->kind == ERROR_FATAL)
+    } else if (error->kind == ERROR_FATAL) {
         return PROGRESS_STOP;
+    }
     switch (result) {
     case STORE_DONE:
         backoff_reset(&lane->backoff);
