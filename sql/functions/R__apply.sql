@@ -95,13 +95,16 @@ DECLARE
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
   v_changes boolean; v_grant boolean; v_event text; v_payload text; v_cut timestamptz;
   r record; g record; room int; taken int; d_count bigint;
-  v_base bigint; v_earliest timestamptz; v_expected int; v_done int; v_remembered int := 0; v_slot smallint; has_changes boolean := false;
+  v_base bigint; v_earliest timestamptz; v_expected int; v_done int; v_remembered int := 0; v_slot smallint; has_changes boolean := false; is_same_server boolean;
 BEGIN
-  PERFORM lease.assert_server();
   PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
-  SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, st.dedup_slot
-    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, v_slot
-    FROM lease.decision d, lease.setting st;
+  SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, st.dedup_slot,
+         id.system_identifier = w.system_identifier AND id.timeline = w.timeline
+    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, v_slot, is_same_server
+    FROM lease.decision d, lease.setting st, lease.identity id, lease.this_server w;
+  IF NOT is_same_server THEN
+    PERFORM lease.assert_server();
+  END IF;
 
   -- What each command is about, and what is wrong with it before any lease is looked at.
   FOR i IN 1 .. n LOOP

@@ -23,14 +23,22 @@ BEGIN
 END
 $$;
 
--- Raises LE005 unless p_epoch is the latest relay's and this session still has its lock.
+-- Raises LE005 unless p_epoch is the latest relay's, LE001 if the server is another. The usual case is one statement.
 CREATE OR REPLACE FUNCTION lease.assert_relay(p_epoch bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
+DECLARE
+  is_ours boolean; is_same_server boolean;
 BEGIN
-  IF p_epoch IS DISTINCT FROM (SELECT max(r.epoch) FROM lease.relay r) THEN
+  SELECT p_epoch = (SELECT r.epoch FROM lease.relay r ORDER BY r.epoch DESC LIMIT 1),
+         i.system_identifier = w.system_identifier AND i.timeline = w.timeline
+    INTO STRICT is_ours, is_same_server
+    FROM lease.identity i, lease.this_server w;
+  IF NOT is_same_server THEN
+    PERFORM lease.assert_server();
+  END IF;
+  IF is_ours IS NOT TRUE THEN
     RAISE EXCEPTION 'another relay has taken over' USING ERRCODE = 'LE005';
   END IF;
-  PERFORM lease.assert_server();
 END
 $$;
 
