@@ -1,6 +1,7 @@
 /* The rules, one command at a time. See model.h for what this is and what it must not become: clever. */
 #include "model.h"
 
+#undef NDEBUG /* what the model asserts are the invariants: they hold in every build */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,10 +168,10 @@ void model_move_to(struct model *model, int64_t at) {
 
 void model_see(struct model *model, int kind, int lease) { lease_of(model, kind, lease)->is_unseen = false; }
 
-/* A claim looks for items that have lapsed unseen, as far as the bound goes. */
-static void see_what_is_due(struct model *model) {
+/* A claim looks for items of its kind that have lapsed unseen, as far as the bound goes. */
+static void see_what_is_due(struct model *model, int kind) {
     if (model->may_be_due > MODEL_DUE_MAX) return;
-    for (int i = 0; i < model->kind_count * model->leases_per_kind; i++) model->leases[i].is_unseen = false;
+    for (int lease = 0; lease < model->leases_per_kind; lease++) model_see(model, kind, lease);
 }
 
 static void grant(struct model *model, int kind, int number, int holder, int64_t ttl_ms) {
@@ -181,6 +182,7 @@ static void grant(struct model *model, int kind, int number, int holder, int64_t
         model->grants = or_die(realloc(model->grants, (size_t)model->grants_room * sizeof *model->grants));
     }
     model->grants[fence] = (struct model_grant){kind, number, holder, lease->last_grant};
+    assert(!is_final(lease) && lease->state != STATE_HELD && fence > lease->last_grant);
     lease->state = STATE_HELD;
     lease->has_grant = true;
     lease->holder = holder;
@@ -233,6 +235,7 @@ static int64_t stamp(struct model *model, struct model_lease *lease, const int *
         struct model_lease *owner = stamping_lease(model, resources[i], &kind, &number);
         if (owner == lease && model->stamps[resources[i]] == lease->fence) continue;
         if (owner && owner != lease && owner->has_lapsed && !is_final(owner)) owner->is_overtaken = true;
+        assert(model->stamps[resources[i]] < lease->fence); /* the fences of a resource rise */
         model->stamps[resources[i]] = lease->fence;
         stamped++;
     }
@@ -495,21 +498,19 @@ static enum model_outcome decide(struct model *model, const struct model_message
 }
 
 void model_apply(struct model *model, const struct model_message *messages, size_t count, struct model_answer *answers) {
-    bool has_claims = false;
     for (size_t i = 0; i < count; i++) {
         const struct model_message *message = &messages[i];
         answers[i] = (struct model_answer){.blocker_kind = MODEL_NONE, .blocker_lease = MODEL_NONE};
         answers[i].outcome = decide(model, message, &answers[i]);
         if (answers[i].outcome <= OUTCOME_DUPLICATE) continue;
         if (message->command == COMMAND_CLAIM) {
-            has_claims = true;
+            see_what_is_due(model, message->kind);
             continue;
         }
         model->seen[message->id].outcome = answers[i].outcome;
         model_see(model, message->kind, message->subject);
         record(model, message->kind, message->subject, answers[i].outcome, true, message->id);
     }
-    if (has_claims) see_what_is_due(model);
     match(model);
     for (size_t i = 0; i < count; i++) {
         if (messages[i].command != COMMAND_CLAIM || answers[i].outcome <= OUTCOME_DUPLICATE) continue;

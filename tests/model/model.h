@@ -13,7 +13,7 @@
  * lease or when its reaper comes by. That this makes no difference to any answer is one of the things that the
  * comparison shows. One thing does hang on it, and may: an item whose lapse nobody has met yet is not handed out
  * by somebody else's step. So the driver says with model_see() which lapses the database has met; a step with
- * claims in it must meet them all (within MODEL_DUE_MAX), or a claim's answer would depend on the reaper. */
+ * a claim must meet all of that kind (within MODEL_DUE_MAX), or the claim's answer would depend on the reaper. */
 #ifndef TESTS_MODEL_MODEL_H
 #define TESTS_MODEL_MODEL_H
 
