@@ -17,8 +17,8 @@
 
 /* One librdkafka property as the operator gave it ([kafka], -X key=value, LEASE_KAFKA_KEY). */
 struct kafka_property {
-	const char *key;
-	const char *value;
+    const char *key;
+    const char *value;
 };
 
 /* librdkafka's own log lines; level is syslog's (0 emerg … 7 debug). Called from librdkafka's threads. */
@@ -26,12 +26,12 @@ typedef void kafka_log_fn(void *context, int level, const char *facility, const 
 
 /* Borrowed by every client while it is being created, not afterwards (log and log_context: while it lives). */
 struct kafka_settings {
-	const char *brokers;   /* host:port[,host:port…] */
-	const char *client_id; /* shows in the broker's logs; NULL = "leasehold" */
-	const struct kafka_property *properties;
-	size_t property_count;
-	kafka_log_fn *log; /* NULL = librdkafka's lines are dropped */
-	void *log_context;
+    const char *brokers;   /* host:port[,host:port…] */
+    const char *client_id; /* shows in the broker's logs; NULL = "leasehold" */
+    const struct kafka_property *properties;
+    size_t property_count;
+    kafka_log_fn *log; /* NULL = librdkafka's lines are dropped */
+    void *log_context;
 };
 
 /* May this key be passed through, with this value? On refusal error->code is kafka_key_unknown, kafka_key_refused
@@ -43,9 +43,9 @@ bool kafka_property_is_secret(const char *key);
 
 /* One partition and, where the call says so, an offset. topic is borrowed. */
 struct kafka_partition {
-	const char *topic;
-	int32_t partition;
-	int64_t offset;
+    const char *topic;
+    int32_t partition;
+    int64_t offset;
 };
 
 /* Logical offsets, where a call takes them. Offsets of Kafka itself are ≥ 0. */

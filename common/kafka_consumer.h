@@ -20,9 +20,9 @@
 struct kafka_consumer;
 
 enum kafka_rebalance {
-	KAFKA_ASSIGNED, /* ours from now on; call kafka_consumer_start for each, in the callback or later */
-	KAFKA_REVOKED,  /* still ours until the callback returns: finish what is running, then return */
-	KAFKA_LOST,     /* somebody else may own them already: what is running will fail its compare-and-set (F13) */
+    KAFKA_ASSIGNED, /* ours from now on; call kafka_consumer_start for each, in the callback or later */
+    KAFKA_REVOKED,  /* still ours until the callback returns: finish what is running, then return */
+    KAFKA_LOST,     /* somebody else may own them already: what is running will fail its compare-and-set (F13) */
 };
 
 /* offset is unset in partitions. Those revoked or lost are no longer fetched when it returns. */
@@ -30,16 +30,16 @@ typedef void kafka_rebalance_fn(void *context, enum kafka_rebalance what, const 
                                 size_t count);
 
 struct kafka_consumer_options {
-	const struct kafka_settings *settings;
-	const char *group;
-	const char *const *topics; /* full names, prefix included */
-	size_t topic_count;
-	int session_timeout_ms;  /* 0 = 10000 */
-	int max_poll_ms;         /* a longer pause between polls loses the partitions; 0 = three session timeouts, 15 s at least */
-	size_t queue_messages;   /* read ahead per partition at most; 0 = 2000 */
-	size_t queue_kbytes;     /* read ahead in all at most; 0 = 4096. One response of KAFKA_FETCH_BYTES comes on top */
-	kafka_rebalance_fn *rebalance;
-	void *context;
+    const struct kafka_settings *settings;
+    const char *group;
+    const char *const *topics; /* full names, prefix included */
+    size_t topic_count;
+    int session_timeout_ms;  /* 0 = 10000 */
+    int max_poll_ms;         /* a longer pause between polls loses the partitions; 0 = three session timeouts, 15 s at least */
+    size_t queue_messages;   /* read ahead per partition at most; 0 = 2000 */
+    size_t queue_kbytes;     /* read ahead in all at most; 0 = 4096. One response of KAFKA_FETCH_BYTES comes on top */
+    kafka_rebalance_fn *rebalance;
+    void *context;
 };
 
 /* Most that one fetch response carries (a single larger record still passes). */
@@ -60,7 +60,7 @@ bool kafka_consumer_start(struct kafka_consumer *consumer, const struct kafka_pa
 
 /* Stops fetching an assigned partition (it halts, or waits for the database); it stays ours. */
 bool kafka_consumer_stop(struct kafka_consumer *consumer, const char *topic, int32_t partition, struct error *error)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 
 /* Backpressure: no record of these comes out of poll until resumed; nothing is thrown away, and what was read ahead is bounded.
  * NULL, 0 = all that are assigned. A paused partition that is started again is running again. */
@@ -70,12 +70,12 @@ bool kafka_consumer_resume(struct kafka_consumer *consumer, const struct kafka_p
                            struct error *error) MUST_USE;
 
 enum kafka_polled {
-	KAFKA_POLL_NOTHING,
-	KAFKA_POLL_MESSAGE,         /* *ret_message is borrowed until the next call on this consumer */
-	KAFKA_POLL_PARTITION_ERROR, /* ret_message names topic and partition only; *error says why: kind RETRY or FATAL.
-	                               code kafka_offset_out_of_range, kafka_unknown_topic, kafka_not_authorized, … */
-	KAFKA_POLL_ERROR,           /* of the client as a whole; kind RETRY passes by itself (brokers away), FATAL does not;
-	                               code kafka_max_poll: polled too late, the partitions will come back as KAFKA_LOST */
+    KAFKA_POLL_NOTHING,
+    KAFKA_POLL_MESSAGE,         /* *ret_message is borrowed until the next call on this consumer */
+    KAFKA_POLL_PARTITION_ERROR, /* ret_message names topic and partition only; *error says why: kind RETRY or FATAL.
+                                   code kafka_offset_out_of_range, kafka_unknown_topic, kafka_not_authorized, … */
+    KAFKA_POLL_ERROR,           /* of the client as a whole; kind RETRY passes by itself (brokers away), FATAL does not;
+                                   code kafka_max_poll: polled too late, the partitions will come back as KAFKA_LOST */
 };
 
 /* Serves rebalances and hands out one message at a time. */
@@ -91,7 +91,7 @@ void kafka_consumer_commit(struct kafka_consumer *consumer, const struct kafka_p
 /* First offset that the log still has, and the one that the next record will get. Asks the broker. */
 bool kafka_consumer_watermarks(struct kafka_consumer *consumer, const char *topic, int32_t partition, int timeout_ms,
                                int64_t *ret_low, int64_t *ret_high, struct error *error)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 
 /* How many partitions a topic has now. code kafka_unknown_topic if there is none. Asks the broker. */
 bool kafka_consumer_partition_count(struct kafka_consumer *consumer, const char *topic, int timeout_ms,

@@ -21,14 +21,14 @@ typedef void kafka_delivery_fn(void *context, uint64_t number, int32_t partition
                                const struct error *error /* NULL = delivered */);
 
 struct kafka_producer_options {
-	const struct kafka_settings *settings;
-	size_t queue_messages; /* in flight at most; 0 = 20000 */
-	size_t queue_kbytes;   /* in flight at most; 0 = 8192 */
-	int linger_ms;         /* 0: a record leaves at once; what gathers while a request is on its way leaves with the next */
-	int delivery_ms;       /* a record that is not delivered by then fails; 0 = 120000 */
-	size_t record_bytes;   /* largest record that is sent (key + value + headers); 0 = 1000000 */
-	kafka_delivery_fn *delivered; /* NULL = not wanted */
-	void *context;
+    const struct kafka_settings *settings;
+    size_t queue_messages; /* in flight at most; 0 = 20000 */
+    size_t queue_kbytes;   /* in flight at most; 0 = 8192 */
+    int linger_ms;         /* 0: a record leaves at once; what gathers while a request is on its way leaves with the next */
+    int delivery_ms;       /* a record that is not delivered by then fails; 0 = 120000 */
+    size_t record_bytes;   /* largest record that is sent (key + value + headers); 0 = 1000000 */
+    kafka_delivery_fn *delivered; /* NULL = not wanted */
+    void *context;
 };
 
 bool kafka_producer_new(const struct kafka_producer_options *options, struct kafka_producer **ret_producer,
@@ -38,15 +38,15 @@ bool kafka_producer_new(const struct kafka_producer_options *options, struct kaf
 void kafka_producer_free(struct kafka_producer *producer);
 
 struct kafka_record {
-	const char *topic;
-	int32_t partition;    /* ≥ 0, or KAFKA_PARTITION_BY_KEY */
-	const void *key;      /* NULL = null key */
-	size_t key_size;
-	const void *value;    /* NULL = null value */
-	size_t value_size;
-	const struct message_header *headers;
-	size_t header_count;
-	uint64_t number;      /* comes back in the delivery report */
+    const char *topic;
+    int32_t partition;    /* ≥ 0, or KAFKA_PARTITION_BY_KEY */
+    const void *key;      /* NULL = null key */
+    size_t key_size;
+    const void *value;    /* NULL = null value */
+    size_t value_size;
+    const struct message_header *headers;
+    size_t header_count;
+    uint64_t number;      /* comes back in the delivery report */
 };
 #define KAFKA_PARTITION_BY_KEY (-1)
 
@@ -66,7 +66,7 @@ void kafka_producer_set_wake_fd(struct kafka_producer *producer, int event_fd);
 
 /* Waits until nothing is in flight; false with kafka_timeout otherwise, or with what stopped the producer. */
 bool kafka_producer_flush(struct kafka_producer *producer, int timeout_ms, struct error *error)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 
 /* Drops what is queued and in flight; each gets its (failed) delivery report from the next polls. The producer is stopped. */
 void kafka_producer_purge(struct kafka_producer *producer);

@@ -13,14 +13,14 @@
 struct kafka_reader;
 
 struct kafka_reader_options {
-	const struct kafka_settings *settings;
-	const char *group;   /* named to the broker, never joined: use one that the access rules already allow */
-	int wait_ms;         /* how long the broker may hold an empty fetch; the end is noticed no sooner. 0 = 10 */
-	size_t queue_kbytes; /* read ahead in all at most; 0 = 2048 */
+    const struct kafka_settings *settings;
+    const char *group;   /* named to the broker, never joined: use one that the access rules already allow */
+    int wait_ms;         /* how long the broker may hold an empty fetch; the end is noticed no sooner. 0 = 10 */
+    size_t queue_kbytes; /* read ahead in all at most; 0 = 2048 */
 };
 
 bool kafka_reader_new(const struct kafka_reader_options *options, struct kafka_reader **ret_reader, struct error *error)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 void kafka_reader_free(struct kafka_reader *reader);
 
 /* Replaces what is read. Offsets: absolute, KAFKA_OFFSET_BEGINNING, KAFKA_OFFSET_END, or KAFKA_OFFSET_TAIL(n): n before the
@@ -30,11 +30,11 @@ bool kafka_reader_assign(struct kafka_reader *reader, const struct kafka_partiti
                          struct error *error) MUST_USE;
 
 enum kafka_read {
-	KAFKA_READ_NOTHING,
-	KAFKA_READ_MESSAGE, /* *ret_message is borrowed until the next call on this reader */
-	KAFKA_READ_END,     /* ret_message names topic, partition and the offset of the end; once per end reached */
-	KAFKA_READ_PARTITION_ERROR, /* as KAFKA_POLL_PARTITION_ERROR */
-	KAFKA_READ_ERROR,           /* as KAFKA_POLL_ERROR */
+    KAFKA_READ_NOTHING,
+    KAFKA_READ_MESSAGE, /* *ret_message is borrowed until the next call on this reader */
+    KAFKA_READ_END,     /* ret_message names topic, partition and the offset of the end; once per end reached */
+    KAFKA_READ_PARTITION_ERROR, /* as KAFKA_POLL_PARTITION_ERROR */
+    KAFKA_READ_ERROR,           /* as KAFKA_POLL_ERROR */
 };
 
 enum kafka_read kafka_reader_poll(struct kafka_reader *reader, int timeout_ms, struct message *ret_message,
@@ -49,11 +49,11 @@ void kafka_reader_set_wake_fd(struct kafka_reader *reader, int event_fd);
  * or ends earlier. Replaces what was assigned. */
 bool kafka_reader_read_at(struct kafka_reader *reader, const char *topic, int32_t partition, int64_t offset,
                           int timeout_ms, struct message *ret_message, bool *ret_found, struct error *error)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 
 bool kafka_reader_watermarks(struct kafka_reader *reader, const char *topic, int32_t partition, int timeout_ms,
                              int64_t *ret_low, int64_t *ret_high, struct error *error)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 bool kafka_reader_partition_count(struct kafka_reader *reader, const char *topic, int timeout_ms, int32_t *ret_count,
                                   struct error *error) MUST_USE;
 

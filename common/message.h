@@ -12,25 +12,25 @@
 
 /* A record header. value is NULL for a null value, which Kafka tells apart from an empty one (value_size 0). */
 struct message_header {
-	const char *name; /* NUL-terminated; Kafka's own length is name_size */
-	size_t name_size;
-	const void *value;
-	size_t value_size;
+    const char *name; /* NUL-terminated; Kafka's own length is name_size */
+    size_t name_size;
+    const void *value;
+    size_t value_size;
 };
 
 struct message {
-	const char *topic;
-	int32_t partition;
-	int64_t offset;
-	int64_t timestamp_ms; /* -1 when the record carries none */
+    const char *topic;
+    int32_t partition;
+    int64_t offset;
+    int64_t timestamp_ms; /* -1 when the record carries none */
 
-	const void *key; /* NULL for a null key */
-	size_t key_size;
-	const void *value; /* NULL for a null value (a tombstone) */
-	size_t value_size;
+    const void *key; /* NULL for a null key */
+    size_t key_size;
+    const void *value; /* NULL for a null value (a tombstone) */
+    size_t value_size;
 
-	const struct message_header *headers;
-	size_t header_count;
+    const struct message_header *headers;
+    size_t header_count;
 };
 
 #endif
