@@ -131,7 +131,7 @@ FAULTS = [
     ("a later grant has a lower fence", lambda s: row(s, 4).update(fence=5), "check_fences", "I1"),
     ("two grants share a fence", lambda s: row(s, 4).update(fence=7), "check_fences", "I1"),
     ("two grants share a claim id", lambda s: row(s, 4).update(claim_id=CLAIM_A), "check_fences", "I1"),
-    ("granted while the other was live", lambda s: row(s, 4).update(at=at(2.9)), "check_one_holder", "I2"),
+    ("granted while the other was live", lambda s: row(s, 4).update(since=at(2.9)), "check_one_holder", "I2"),
     ("a lapsed lease is renewed", lambda s: row(s, 2).update(at=at(2.5)), "check_one_holder", "I2"),
     ("finished with another token", lambda s: s.history.inputs["settlement.events", 0, 4].data.update(token=TOKEN_A),
      "check_only_holder_changes", "I3"),

@@ -186,8 +186,10 @@ def check_one_holder(history):
             if earlier["fence"] == later["fence"]:
                 continue
             end = ends.get(earlier["fence"])
-            if end is None or later["at"] < end:
-                yield (f"{resource}: granted with fence {later['fence']} at {later['at']} (number {later['number']}) while"
+            # A grant begins at its `since`; a cover takes its resources when it is decided.
+            begin = later["since"] if later["is_grant"] else later["at"]
+            if end is None or begin < end:
+                yield (f"{resource}: granted with fence {later['fence']} at {begin} (number {later['number']}) while"
                        f" fence {earlier['fence']} was live until {end}, {reason.get(earlier['fence'])}")
 
 
