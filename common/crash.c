@@ -113,7 +113,8 @@ static bool fire(const struct plan *plan) {
     write_log(plan->name);
     if (plan->mode == MODE_ERROR)
         return true;
-    kill(getpid(), plan->mode == MODE_STOP ? SIGSTOP : SIGKILL);
+    /* To this very thread: one sent to the process may reach another first, and this one would run on past the point. */
+    raise(plan->mode == MODE_STOP ? SIGSTOP : SIGKILL);
     return false;
 }
 

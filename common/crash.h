@@ -2,8 +2,8 @@
  * LEASE_CRASH_POINTS; in all others CRASH_POINT is the constant false and no name is left in the binary.
  *
  *   LEASE_CRASH=<point>:<nth>[:kill|stop|error]   the nth passage (1 = first, counted over all threads) of that point
- *       kill   SIGKILL to the own process (the default)
- *       stop   SIGSTOP; goes on as if nothing had happened after SIGCONT
+ *       kill   SIGKILL, at exactly this point (the default)
+ *       stop   SIGSTOP, likewise; goes on as if nothing had happened after SIGCONT
  *       error  CRASH_POINT is true this once: the caller acts as if an I/O error had come
  *   LEASE_CRASH_LOG=FILE   one line "<point>" is appended just before, so a test can prove that the point was hit
  *
