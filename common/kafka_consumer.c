@@ -58,6 +58,7 @@ struct kafka_consumer {
     size_t nudge_messages;         /* half of a partition's read ahead */
     bool is_nudge_due;
     bool in_rebalance;
+    bool was_assigned;             /* the group has answered, if only with nothing */
     bool is_closed;
 };
 
@@ -210,22 +211,34 @@ static void consumer_drop_current(struct kafka_consumer *consumer) {
     consumer->current = NULL;
 }
 
+static void consumer_discard(struct kafka_consumer *consumer) {
+    rd_kafka_message_t *record = rd_kafka_consumer_poll(consumer->client.handle, 20);
+    if (record)
+        rd_kafka_message_destroy(record);
+}
+
+/* librdkafka 2.0.2 aborts (sticky assignor, assertion `assignor_state`) when a member goes between the answer to its joining
+ * and its first assignment. So that one is waited for. */
+static void consumer_await_assignment(struct kafka_consumer *consumer, int wait_ms) {
+    int64_t deadline_us = clock_monotonic_us() + (int64_t)wait_ms * 1000;
+    while (!consumer->was_assigned && clock_monotonic_us() < deadline_us)
+        consumer_discard(consumer);
+}
+
 void kafka_consumer_close(struct kafka_consumer *consumer, int wait_ms) {
     if (consumer->is_closed)
         return;
     consumer->is_closed = true;
     consumer_drop_current(consumer);
+    consumer_await_assignment(consumer, wait_ms);
     rd_kafka_error_t *failure = rd_kafka_consumer_close_queue(consumer->client.handle, consumer->group_queue);
     if (failure) {
         rd_kafka_error_destroy(failure);
         return;
     }
     int64_t deadline_us = clock_monotonic_us() + (int64_t)wait_ms * 1000;
-    while (!rd_kafka_consumer_closed(consumer->client.handle) && clock_monotonic_us() < deadline_us) {
-        rd_kafka_message_t *record = rd_kafka_consumer_poll(consumer->client.handle, 20);
-        if (record)
-            rd_kafka_message_destroy(record);
-    }
+    while (!rd_kafka_consumer_closed(consumer->client.handle) && clock_monotonic_us() < deadline_us)
+        consumer_discard(consumer);
 }
 
 void kafka_consumer_free(struct kafka_consumer *consumer) {
@@ -408,6 +421,7 @@ static void consumer_on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
     struct kafka_consumer *consumer = opaque; /* the client is its first member */
     struct error error;
     bool done;
+    consumer->was_assigned = true;
     if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS)
         done = consumer_on_assigned(consumer, list, &error);
     else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS)

@@ -49,7 +49,8 @@ struct kafka_consumer_options {
 bool kafka_consumer_new(const struct kafka_consumer_options *options, struct kafka_consumer **ret_consumer,
                         struct error *error) MUST_USE;
 
-/* Leaves the group (KAFKA_REVOKED is called first), waiting wait_ms at most. Free without close leaves it to time out. */
+/* Leaves the group (KAFKA_REVOKED is called first), waiting wait_ms at most; twice that if it was only just joining. Free
+ * without close leaves it to time out. */
 void kafka_consumer_close(struct kafka_consumer *consumer, int wait_ms);
 void kafka_consumer_free(struct kafka_consumer *consumer);
 

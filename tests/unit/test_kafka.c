@@ -17,7 +17,9 @@
 #include <librdkafka/rdkafka_mock.h>
 #pragma GCC diagnostic pop
 
-enum { PRODUCE_REQUEST = 0, FETCH_REQUEST = 1, LIMIT_MS = 15000 };
+enum { PRODUCE_REQUEST = 0, FETCH_REQUEST = 1, SYNC_GROUP_REQUEST = 14, LIMIT_MS = 15000 };
+
+enum { MOCK_JOIN_MS = 3000 }; /* the mock cluster waits so long for more members */
 
 #define TOPIC "results"
 
@@ -422,6 +424,22 @@ static void test_kafka_consumer__starts_where_its_owner_says(void **state) {
     assert_int_equal(f->lost, 0);
 }
 
+/* librdkafka 2.0.2 aborts the process if the member goes while its first assignment is on its way. */
+static void test_kafka_consumer__can_be_closed_while_it_joins(void **state) {
+    struct fixture *f = *state;
+    struct message message;
+    struct error error;
+    rd_kafka_mock_broker_push_request_error_rtts(f->cluster, 1, SYNC_GROUP_REQUEST, 1, RD_KAFKA_RESP_ERR_NO_ERROR,
+                                                 2 * MOCK_JOIN_MS);
+    open_consumer(f, 0);
+    int64_t joined_us = clock_monotonic_us() + (MOCK_JOIN_MS + MOCK_JOIN_MS / 2) * 1000LL;
+    while (clock_monotonic_us() < joined_us)
+        assert_int_equal(kafka_consumer_poll(f->consumer, 20, &message, &error), KAFKA_POLL_NOTHING);
+    assert_int_equal(f->assigned, 0);
+    kafka_consumer_close(f->consumer, LIMIT_MS);
+    assert_int_equal(f->assigned, 1);
+}
+
 static void test_kafka_consumer__fetches_nothing_before_it_is_told_where(void **state) {
     struct fixture *f = *state;
     fill_topic(f, 30);
@@ -534,6 +552,7 @@ int main(void) {
         CASE(test_kafka_reader__shows_records_byte_for_byte),
         CASE(test_kafka_reader__reads_tails_and_reports_ends_and_lost_offsets),
         CASE(test_kafka_consumer__starts_where_its_owner_says),
+        CASE(test_kafka_consumer__can_be_closed_while_it_joins),
         CASE(test_kafka_consumer__fetches_nothing_before_it_is_told_where),
         CASE(test_kafka_consumer__starts_again_at_any_offset),
         CASE(test_kafka_consumer__loses_nothing_over_pause_and_resume),
