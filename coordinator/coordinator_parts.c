@@ -11,6 +11,7 @@ enum {
     PULSE_MS = 60 * 1000,      /* an intake that has not turned for so long hangs: its longest wait is a third of it */
     REAPER_PULSE_MS = 300 * 1000, /* housekeeping may wait for a reader of an old partition */
     RELAY_STOP_MS = 2000,      /* the relay gets at least this long to catch up, whatever draining took */
+    IDLE_MS_MINIMUM = 250,     /* a lane that had no processor for a moment must not lose its transaction */
     LANE_DEADLINE_MS = 30 * 1000, /* of one statement or commit of a lane; beyond it the commit is in doubt */
     QUEUE_BYTES = 16 * 1024 * 1024, /* of all lanes together: within the 64 MB of the whole process */
 };
@@ -21,8 +22,12 @@ static void decode(void *context, const struct message *message, struct command 
         command_check_token(ret_command, decoder->keys);
 }
 
+/* F15: locks of a stopped process end before the group moves on. Each of its lanes, and the reaper, may stand in line for the
+ * journal's lock when it stops, get it when the one before it is cut off, and then stand idle in its turn. */
 static int idle_in_transaction_ms(const struct coordinator *coordinator) {
-    return (int)(coordinator->options->session_timeout_ms / 2); /* F15: locks of a stopped process end before the group moves on */
+    int64_t turns = coordinator->options->lanes + 2;
+    int64_t wait_ms = coordinator->options->session_timeout_ms / 2 / turns;
+    return (int)(wait_ms > IDLE_MS_MINIMUM ? wait_ms : IDLE_MS_MINIMUM);
 }
 
 static void start_relay(struct coordinator *coordinator, struct error *error, bool *ret_good) {
