@@ -2,7 +2,7 @@
  * One connection to PostgreSQL. Only db*.c include libpq-fe.h.
  *
  * A struct db belongs to one thread. Every call has a deadline of its own: the socket is non-blocking and the
- * wait is ours, because statement_timeout does not bound a commit that waits for a standby (reliability.md, F3).
+ * wait is ours, because statement_timeout does not bound a commit that waits for a standby.
  * A call that misses its deadline, and a COMMIT whose fate is unknown, leave the connection broken: free it and
  * connect again.
  *
@@ -31,7 +31,8 @@ struct db_options {
     int deadline_ms;              /* our own bound on every call; 0: 30000, < 0: none (migrations) */
     int statement_timeout_ms;     /* 0: 20000, < 0: off */
     int lock_timeout_ms;          /* 0: 5000, < 0: off */
-    int idle_in_transaction_ms;   /* keep it shorter than the group's session timeout (F15); 0: 5000, < 0: off */
+    int idle_in_transaction_ms;   /* keep it shorter than the group's session timeout, or a stopped process's locks
+                                     outlive its partitions; 0: 5000, < 0: off */
     int tcp_user_timeout_ms;      /* 0: 10000 */
     bool show_server_text;        /* leasectl only: errors carry the server's whole primary message */
 };
@@ -136,7 +137,7 @@ bool db_pipeline_end(struct db *db, struct error *error);
 enum db_commit {
     COMMIT_DONE,     /* the server surely committed */
     COMMIT_REFUSED,  /* the server surely did not; the error says why */
-    COMMIT_IN_DOUBT, /* nobody knows: connect again and read the consumed offset (F3, F4, F5) */
+    COMMIT_IN_DOUBT, /* nobody knows (cut off, cancelled, a warning): connect again and read the consumed offset */
 };
 
 bool db_begin(struct db *db, struct error *error);

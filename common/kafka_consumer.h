@@ -4,7 +4,7 @@
  *
  * The group only says *who* reads a partition. *Where* reading starts is the owner's to say (PostgreSQL knows it), and a
  * partition is not fetched before the owner said so. Nothing here is trusted to remember a position across a
- * rebalance (reliability.md, F12).
+ * rebalance: the client does not notice a log that was cut, and has rewound by itself.
  *
  * One thread owns a consumer; only kafka_consumer_wake may be called from others. The rebalance callback runs inside
  * kafka_consumer_poll and kafka_consumer_close, in that thread.
@@ -22,7 +22,7 @@ struct kafka_consumer;
 enum kafka_rebalance {
     KAFKA_ASSIGNED, /* ours from now on; call kafka_consumer_start for each, in the callback or later */
     KAFKA_REVOKED,  /* still ours until the callback returns: finish what is running, then return */
-    KAFKA_LOST,     /* somebody else may own them already: what is running will fail its compare-and-set (F13) */
+    KAFKA_LOST,     /* somebody else may own them already: what is running will fail its compare-and-set */
 };
 
 /* offset is unset in partitions. Those revoked or lost are no longer fetched when it returns. */

@@ -1,6 +1,6 @@
 /* The secret that goes with a grant: token = HMAC-SHA256(coordinator's key, the claim id's 16 bytes), in lower-case
  * hexadecimal. Derived when a grant is published and when a holder's command is checked, and stored nowhere
- * (ARCHITECTURE.md, tokens).
+ * (ARCHITECTURE.md, "Why it is so").
  *
  * Rotation: every coordinator accepts the new key (as current or previous) before one derives with it; the old one
  * stays as `previous` while a live lease is older than the change.

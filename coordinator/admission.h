@@ -1,9 +1,9 @@
 /* admission: is the server behind a new connection the one whose fences these are, and may this process work on it?
  *
- * Every connection that decides or publishes is admitted before it does anything (architecture.md, section 3): first the
- * topics are asked how far fences and journal numbers have come, then the database; if it is another server or timeline,
- * fences and numbers jump above both before anything is granted. Threads that lost their connections together share
- * one look at the topics. Any thread. */
+ * Every connection that decides or publishes is admitted before it does anything: first the topics are asked how far
+ * fences and journal numbers have come, then the database; if it is another server or timeline, fences and numbers jump
+ * above both before anything is granted (ARCHITECTURE.md, "Failover and restore"). Threads that lost their connections
+ * together share one look at the topics. Any thread. */
 #ifndef LEASE_ADMISSION_H
 #define LEASE_ADMISSION_H
 

@@ -22,7 +22,7 @@ static void decode(void *context, const struct message *message, struct command 
         command_check_token(ret_command, decoder->keys);
 }
 
-/* F15: locks of a stopped process end before the group moves on. Each of its lanes, and the reaper, may stand in line for the
+/* Locks of a stopped process end before the group moves on. Each of its lanes, and the reaper, may stand in line for the
  * journal's lock when it stops, get it when the one before it is cut off, and then stand idle in its turn. */
 static int idle_in_transaction_ms(const struct coordinator *coordinator) {
     int64_t turns = coordinator->options->lanes + 2;

@@ -117,7 +117,7 @@ static void hand_over(struct intake *intake, const struct message *message) {
     struct partition *partition = intake_find_partition(intake, message->topic, message->partition);
     if (partition == NULL || partition->state != PARTITION_RUNNING || !partition_is_current(partition, partition->taken))
         return;
-    /* The client never decides where we are: what was handed already is not handed again (F12). */
+    /* The client never decides where we are: what was handed already is not handed again. */
     if (partition->handed != PARTITION_NEVER && message->offset < partition->handed)
         return;
     struct intake_tally *tally = &intake->tallies[intake_topic_index(intake, message->topic)];

@@ -2,7 +2,8 @@
  *
  * The group says which partitions are ours, PostgreSQL where to read from: an assigned partition is first taken there (its
  * epoch rises, so that whoever had it is refused), and the record before the stored offset must still be the one that was
- * consumed (reliability.md, F11–F13). What does not agree halts that partition, and only that, and is said.
+ * consumed: a topic deleted and made anew with a longer log would be read on from its middle, without a word. What does
+ * not agree halts that partition, and only that, and is said.
  *
  * It polls always. A lane that is full has its partitions paused; a database that is away longer than the bound
  * makes the intake leave the group until it is back. */

@@ -1,5 +1,5 @@
 /* How the intake takes partitions: their epoch and offset from the database, then a look at the log whether it is still the
- * one that was read (reliability.md, F11). See intake.h. */
+ * one that was read. See intake.h. */
 #include "coordinator/intake_private.h"
 
 #include "common/buf.h"

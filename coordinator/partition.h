@@ -5,7 +5,8 @@
  * no longer counts (revoked, lost, refused by the database, taken anew), so that a lane drops what carries an older one; and
  * `committed`, which they write. A partition is never freed before the intake is.
  *
- * The judgement whether reading may go on where the database says (F11) is a pure function here. */
+ * The judgement whether reading may go on where the database says, or the log is another one by now,
+ * is a pure function here. */
 #ifndef LEASE_PARTITION_H
 #define LEASE_PARTITION_H
 

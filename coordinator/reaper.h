@@ -1,4 +1,4 @@
-/* reaper: a thread that turns lapsed leases over, as soon as they lapse (architecture.md, section 2).
+/* reaper: a thread that turns lapsed leases over, as soon as they lapse.
  *
  * It sleeps until the earliest lapse it knows. It learns of earlier ones from its own process's lanes (reaper_note), from
  * others' commits through NOTIFY, and, whatever was missed, by looking at least every poll_ms. Several coordinators may

@@ -1,5 +1,5 @@
 /* relay: publishes the journal to Kafka in order; one in the whole system at a time. It has a thread, a database
- * connection and a producer of its own (architecture.md, section 7).
+ * connection and a producer of its own.
  *
  * Its life is a circle: take the role → learn from the output topics what a predecessor already published → publish and
  * note how far → step down (superseded, a connection lost, a record refused) → take the role again. Whatever happens,

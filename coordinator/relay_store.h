@@ -41,7 +41,8 @@ void relay_progress_release(struct relay_progress *progress); /* zeroed allowed 
 bool relay_store_take(struct relay_store *store, const char *owner, const struct outputs *outputs, bool *ret_taken,
                       struct relay_progress *ret_progress, struct error *error) MUST_USE;
 
-/* The rows after `after`; if a synchronous standby is configured they have reached it when this returns (reliability.md, F6). */
+/* The rows after `after`; if a synchronous standby is configured they have reached it when this returns. (After a crash
+ * of the primary, rows that no standby has yet are visible, and may still be lost.) */
 bool relay_store_read(struct relay_store *store, int64_t after, int limit, int bytes, struct db_result **ret_rows,
                       struct error *error) MUST_USE;
 /* Fills a view of a row of the result. */

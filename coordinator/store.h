@@ -1,5 +1,5 @@
 /* store: one lane's way to PostgreSQL: a connection that was admitted (the server is the one whose fences these are), and
- * the one transaction that a batch is: claim offsets, apply, commit (architecture.md, section 6).
+ * the one transaction that a batch is: claim offsets, apply, commit.
  *
  * Not for: deciding what happens next; lane.c does, by what these return. One thread per store. */
 #ifndef LEASE_STORE_H

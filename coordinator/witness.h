@@ -1,5 +1,6 @@
 /* witness: what the topics say about how far fences and journal numbers have come. A database that was restored or
- * failed over can be behind its own past; the records that it published then cannot (architecture.md, section 3).
+ * failed over can be behind its own past; the records that it published then cannot (ARCHITECTURE.md,
+ * "Failover and restore").
  *
  * Read on every (re)connection, before the journal is believed. Reads the tail of every output partition, and in lease.state also
  * the marks (~mark/<topic>/<partition>), which compaction keeps. */

@@ -1,5 +1,5 @@
 # ctest: LABEL fault TIMEOUT 420
-"""The relay takes over exactly where its predecessor ended, whatever killed that one (architecture, section 7; F6, F14, F31).
+"""The relay takes over exactly where its predecessor ended, whatever killed that one (F6, F14, F31).
 
 The journal is filled by SQL; relays run in processes of their own, killed at named points, stopped, and replaced. A consumer that
 drops numbers which it has seen in a partition must find every row once, in order, in each topic where it belongs.

@@ -1,7 +1,7 @@
 """Lane against lane, driven step by step: two connections, one of them in the middle of its transaction.
 
-Each test opens with the race and what would go wrong. F numbers are the facts that bend the design: what looked right until it
-was tried.
+Each test opens with the race and what would go wrong. F numbers are facts that look wrong until they are tried;
+tests/README.md lists them.
 """
 import psycopg2
 import psycopg2.errors
