@@ -34,7 +34,6 @@ static const struct {
     bool text_is_safe; /* the server's primary message holds no row values */
 } sqlstates[] = {
     { "LE001", ERROR_RETRY, true },   /* server identity changed: the connect procedure again */
-    { "LE002", ERROR_RETRY, true },   /* partition lost */
     { "LE003", ERROR_RETRY, true },   /* database clock went back: wait until it has caught up */
     { "LE005", ERROR_RETRY, true },   /* relay superseded */
     { "LE", ERROR_FATAL, true },

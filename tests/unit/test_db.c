@@ -21,7 +21,7 @@ static void test_db__sqlstate_says_what_to_do_next(void **state)
         { "58030", ERROR_RETRY }, { "22001", ERROR_REJECT }, { "22P02", ERROR_REJECT }, { "23505", ERROR_REJECT },
         { "54000", ERROR_REJECT }, { "42883", ERROR_FATAL }, { "42501", ERROR_FATAL }, { "28P01", ERROR_FATAL },
         { "3D000", ERROR_FATAL }, { "P0001", ERROR_FATAL }, { "XX000", ERROR_FATAL }, { "LE001", ERROR_RETRY },
-        { "LE002", ERROR_RETRY }, { "LE003", ERROR_RETRY }, { "LE004", ERROR_FATAL }, { "LE005", ERROR_RETRY },
+        { "LE003", ERROR_RETRY }, { "LE004", ERROR_FATAL }, { "LE005", ERROR_RETRY },
         { "LE006", ERROR_FATAL }, { "LE007", ERROR_FATAL }, { "LE008", ERROR_FATAL }, { "25P02", ERROR_FATAL },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
