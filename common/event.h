@@ -165,7 +165,8 @@ bool event_decode(const struct message *message, const struct event_limits *limi
 void command_check_token(struct command *command, const struct token_keys *keys);
 
 /* Turns any decoded command into a dead letter of its record (killed_process, database_refused): clears what it says,
- * keeps where it came from, copies key, value and headers. `detail` may be NULL. */
+ * keeps where it came from, copies key, value and headers. `detail` may be NULL. Of a record that no output topic would
+ * take, the beginnings are kept, and the detail says so: "cut ...". */
 void command_to_dead_letter(struct command *command, const struct message *message, enum event_reason reason,
                             const char *detail);
 

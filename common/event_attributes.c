@@ -11,7 +11,7 @@ static struct slice slice_of(const void *bytes, size_t size) {
 /* ---- framing ---- */
 
 static bool headers_are_within(const struct message *message, const struct event_limits *limits) {
-    if (message->header_count > limits->header_count)
+    if (message->has_lost_headers || message->header_count > limits->header_count)
         return false;
     size_t bytes = 0;
     for (size_t i = 0; i < message->header_count; i++)

@@ -1,7 +1,9 @@
 /* A decoded command's memory, and the names of verdicts and reasons; see event.h. */
 #include "common/event_private.h"
+#include "common/topics.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,24 +179,67 @@ static const uint8_t *copy_raw(struct command *command, const void *bytes, size_
     return bytes == NULL ? NULL : (const uint8_t *)command_copy(command, bytes, size);
 }
 
+/* What of a record is kept. Inputs take no larger ones, unless somebody changed their settings. */
+struct cut {
+    size_t key_size, value_size, header_count;
+    char text[FIELD_MAX];
+};
+
+static size_t at_most(size_t size, size_t limit) {
+    return size < limit ? size : limit;
+}
+
+/* The key goes first, up to half of what the inputs take, then the headers, up to half of what is left, then the value. */
+static bool cut_record(const struct message *message, struct cut *ret_cut) {
+    size_t left = strtoul(topic_config_get(topic_get(TOPIC_SETTLEMENT_EVENTS), "max.message.bytes"), NULL, 10);
+    size_t headers_size = headers_wire_size(message->headers, message->header_count);
+    *ret_cut = (struct cut){message->key_size, message->value_size, message->header_count, ""};
+    if (message->has_lost_headers)
+        strcpy(ret_cut->text, "cut: there are too many headers to read them");
+    if (message->key_size <= left && headers_size <= left && message->value_size <= left &&
+        message->key_size + headers_size + message->value_size <= left)
+        return message->has_lost_headers;
+    ret_cut->key_size = at_most(message->key_size, left / 2);
+    left -= ret_cut->key_size;
+    if (headers_size > left / 2) {
+        headers_size = 0;
+        for (size_t i = 0; i < message->header_count; i++) {
+            size_t size = headers_wire_size(&message->headers[i], 1);
+            if (size > left / 2 - headers_size) {
+                ret_cut->header_count = i;
+                break;
+            }
+            headers_size += size;
+        }
+    }
+    ret_cut->value_size = at_most(message->value_size, left - headers_size);
+    snprintf(ret_cut->text, sizeof ret_cut->text, "cut from key %zu, value %zu bytes, %zu headers to %zu, %zu, %zu",
+             message->key_size, message->value_size, message->header_count, ret_cut->key_size, ret_cut->value_size,
+             ret_cut->header_count);
+    return true;
+}
+
 void command_to_dead_letter(struct command *command, const struct message *message, enum event_reason reason,
                             const char *detail) {
     assert(event_reason_verdict(reason) == EVENT_DEAD_LETTER);
+    struct cut cut;
+    if (cut_record(message, &cut))
+        detail = cut.text;
     struct command letter = {
         .partition = message->partition,
         .offset = message->offset,
         .verdict = EVENT_DEAD_LETTER,
         .reason = reason,
-        .raw_key_size = message->key_size,
-        .raw_value_size = message->value_size,
+        .raw_key_size = cut.key_size,
+        .raw_value_size = cut.value_size,
     };
     command_say_nothing(&letter);
     struct buf headers = BUF_INIT;
-    headers_pack(message->headers, message->header_count, &headers);
+    headers_pack(message->headers, cut.header_count, &headers);
     letter.topic = command_copy(&letter, message->topic, strlen(message->topic));
     letter.field = detail == NULL ? NULL : command_copy(&letter, detail, strlen(detail));
-    letter.raw_key = copy_raw(&letter, message->key, message->key_size);
-    letter.raw_value = copy_raw(&letter, message->value, message->value_size);
+    letter.raw_key = copy_raw(&letter, message->key, cut.key_size);
+    letter.raw_value = copy_raw(&letter, message->value, cut.value_size);
     letter.raw_headers = copy_raw(&letter, buf_text(&headers), headers.size);
     letter.raw_headers_size = headers.size;
     buf_release(&headers);

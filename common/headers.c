@@ -13,6 +13,23 @@ void headers_pack(const struct message_header *headers, size_t count, struct buf
     }
 }
 
+/* Of a length or -1, zigzag. */
+static size_t varint_size(size_t value) {
+    size_t size = 1;
+    for (value <<= 1; value >= 0x80; value >>= 7)
+        size++;
+    return size;
+}
+
+size_t headers_wire_size(const struct message_header *headers, size_t count) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t value_size = headers[i].value == NULL ? 0 : headers[i].value_size; /* no value: -1, a byte too */
+        size += varint_size(headers[i].name_size) + headers[i].name_size + varint_size(value_size) + value_size;
+    }
+    return size;
+}
+
 static bool take_u32(const uint8_t *packed, size_t size, size_t *position, uint32_t *ret) {
     if (size - *position < 4)
         return false;

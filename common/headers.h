@@ -15,6 +15,9 @@
 /* Appends. */
 void headers_pack(const struct message_header *headers, size_t count, struct buf *buf);
 
+/* Bytes that the headers take in a record on the wire. */
+size_t headers_wire_size(const struct message_header *headers, size_t count);
+
 /* Steps through packed headers: *position starts at 0. Fills a borrowed view (its name is NOT NUL-terminated: use
  * name_size) and returns true; false at the end, or where the bytes are not well-formed (then *position < size). */
 bool headers_next(const uint8_t *packed, size_t size, size_t *position, struct message_header *ret_header);

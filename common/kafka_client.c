@@ -135,9 +135,11 @@ void kafka_view_release(struct kafka_view *view) {
     *view = (struct kafka_view){0};
 }
 
-static size_t view_fill_headers(struct kafka_view *view, const rd_kafka_message_t *record) {
+static size_t view_fill_headers(struct kafka_view *view, const rd_kafka_message_t *record, bool *ret_lost) {
     rd_kafka_headers_t *headers;
-    if (rd_kafka_message_headers(record, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
+    rd_kafka_resp_err_t code = rd_kafka_message_headers(record, &headers);
+    *ret_lost = code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR__NOENT; /* there are more than 100,000 */
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return 0;
     size_t count = rd_kafka_header_cnt(headers);
     if (count > view->capacity) {
@@ -166,7 +168,7 @@ void kafka_view_fill(struct kafka_view *view, const rd_kafka_message_t *record, 
     };
     if (record->err)
         return;
-    ret_message->header_count = view_fill_headers(view, record);
+    ret_message->header_count = view_fill_headers(view, record, &ret_message->has_lost_headers);
     ret_message->headers = view->headers;
 }
 

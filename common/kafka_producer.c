@@ -4,6 +4,7 @@
 
 #include "common/buf.h"
 #include "common/clock.h"
+#include "common/headers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,10 +141,7 @@ static rd_kafka_topic_t *producer_topic(struct kafka_producer *producer, const c
 }
 
 static size_t record_size(const struct kafka_record *record) {
-    size_t size = record->key_size + record->value_size;
-    for (size_t i = 0; i < record->header_count; i++)
-        size += record->headers[i].name_size + record->headers[i].value_size + 8;
-    return size;
+    return record->key_size + record->value_size + headers_wire_size(record->headers, record->header_count);
 }
 
 static rd_kafka_headers_t *record_headers(const struct kafka_record *record) {

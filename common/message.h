@@ -7,6 +7,7 @@
 #ifndef LEASE_MESSAGE_H
 #define LEASE_MESSAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,7 @@ struct message {
 
     const struct message_header *headers;
     size_t header_count;
+    bool has_lost_headers; /* more than the client library reads: header_count is 0 */
 };
 
 #endif

@@ -1,7 +1,8 @@
 /* The table of topics; see topics.h.
  *
  * max.message.bytes bounds a producer's whole batch, and ordinary producers fill batches up to a megabyte: inputs keep
- * Kafka's default, and the coordinator caps a single value far below (event.h). A dead letter keeps the record byte for
+ * Kafka's default, and the coordinator caps a single value far below (event.h). The bound is on what a broker stores: inputs are
+ * stored uncompressed, so that no record grows beyond it on its way to the coordinator. A dead letter keeps the record byte for
  * byte and adds headers of ours, so its topic takes 64 KB more than the inputs do. */
 #include "common/topics.h"
 
@@ -13,7 +14,8 @@ static const struct topic topics[TOPIC_COUNT] = {
         .name = "settlement.events",
         .is_input = true,
         .partitions = 12,
-        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"}},
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"},
+                    {"compression.type", "uncompressed"}},
         .key = "subject (the lease)",
         .contents = "commands of settlement runs: start, cover, begin, renew, advance, finish, fail, release",
         .is_secret = true,
@@ -22,7 +24,8 @@ static const struct topic topics[TOPIC_COUNT] = {
         .name = "cleanup.events",
         .is_input = true,
         .partitions = 12,
-        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"}},
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"},
+                    {"compression.type", "uncompressed"}},
         .key = "subject (the lease; of a claim: the worker)",
         .contents = "commands of cleanup items: request, claim, renew, finish, fail, release",
         .is_secret = true,
@@ -31,7 +34,8 @@ static const struct topic topics[TOPIC_COUNT] = {
         .name = "lease.renewals",
         .is_input = true,
         .partitions = 12,
-        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"}},
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"},
+                    {"compression.type", "uncompressed"}},
         .key = "subject (the lease)",
         .contents = "renewals of any kind, apart from the rest so that no backlog kills a live run",
         .is_secret = true,

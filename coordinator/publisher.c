@@ -37,8 +37,11 @@ enum {
 static void on_delivery(void *context, uint64_t ticket, int32_t partition, int64_t offset, const struct error *error) {
     struct publisher *publisher = context;
     (void)partition;
-    if (error)
-        return; /* the producer has stopped: serve_producer sees it */
+    if (error) { /* the producer has stopped: serve_producer sees it. The first to fail is the one; those behind it are purged */
+        if (publisher->failed_number == 0 && !(ticket & (TICKET_TAKE_OVER | TICKET_WITNESS)))
+            publisher->failed_number = window_number(&publisher->window, ticket);
+        return;
+    }
     atomic_fetch_add(&publisher->options.counts->records, 1);
     if (ticket & TICKET_TAKE_OVER) {
         publisher->mark[ticket & ~TICKET_TAKE_OVER] = offset;
@@ -103,10 +106,24 @@ void publisher_release(struct publisher *publisher) {
 
 /* ---- producing ---- */
 
-/* What is wrong with the brokers or the topics passes, or an operator helps; meanwhile the role is taken again and again. */
+static bool is_too_large(const struct error *error) {
+    return strcmp(error->code, "kafka_too_large") == 0;
+}
+
+/* What is wrong with the brokers or the topics passes, or an operator helps; meanwhile the role is taken again and again. Not
+ * so a record that is too large: whoever takes over meets it again, so it stops us, and says so. */
 static bool publisher_lost(struct error *error) {
-    error->kind = ERROR_RETRY;
+    error->kind = is_too_large(error) ? ERROR_FATAL : ERROR_RETRY;
     return false;
+}
+
+/* number: the row in the journal, 0 = a mark. */
+static bool publisher_lost_row(struct error *error, int64_t number) {
+    if (is_too_large(error) && number > 0) {
+        struct error why = *error;
+        error_set(error, ERROR_FATAL, "kafka_too_large", "row %lld of the journal: %s", (long long)number, why.message);
+    }
+    return publisher_lost(error);
 }
 
 static bool publisher_send(struct publisher *publisher, int32_t index, uint64_t ticket, int wait_ms,
@@ -197,7 +214,7 @@ static bool producer_is_good(const struct publisher *publisher, struct error *er
     if (!stopped)
         return true;
     *error = *stopped;
-    return publisher_lost(error);
+    return publisher_lost_row(error, publisher->failed_number);
 }
 
 /* A term that has begun is brought to its end if there is time: what is journaled shall be published. */
@@ -308,7 +325,7 @@ static bool send_stage(struct publisher *publisher, const struct journal_row *ro
         return true;
     window_undo(&publisher->window, ticket);
     *ret_full = strcmp(error->code, "kafka_queue_full") == 0;
-    return *ret_full || publisher_lost(error);
+    return *ret_full || publisher_lost_row(error, row->number);
 }
 
 /* Only fences that were given out: a refusal has the one that its command claimed, and marks with it would make the witness

@@ -44,6 +44,7 @@ struct publisher {
     struct record record;
     int64_t *mark; /* per partition: the offset of our take-over mark; -1 = not acknowledged yet */
     int32_t marks_missing;
+    int64_t failed_number; /* the row of the first record that a broker refused; 0 = none, or a mark */
     int64_t fence; /* the highest known to be given out */
 
     /* the rows that were read last, and how far they are handed over */

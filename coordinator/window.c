@@ -91,6 +91,10 @@ int32_t window_acknowledge(struct window *window, uint64_t ticket, int64_t offse
     return row->index[record];
 }
 
+int64_t window_number(struct window *window, uint64_t ticket) {
+    return window_row(window, ticket >> TICKET_BITS)->number;
+}
+
 size_t window_collect(struct window *window) {
     size_t collected = 0;
     for (; window->head < window->tail; window->head++, collected++) {

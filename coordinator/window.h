@@ -49,6 +49,9 @@ void window_seal(struct window *window, uint64_t sequence);
  * record's output partition. */
 int32_t window_acknowledge(struct window *window, uint64_t ticket, int64_t offset);
 
+/* The row's number of a ticket. */
+int64_t window_number(struct window *window, uint64_t ticket);
+
 /* Lets complete rows leave; returns how many did. */
 size_t window_collect(struct window *window);
 

@@ -4,6 +4,7 @@ the groups framing, JSON, types and ids gets its answer or its dead letter, and 
 import json
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 
 import examples
 from schemas import Schemas
@@ -159,6 +160,7 @@ DEAD = [
     ("key of 257 bytes", b"k" * 257, _renew(GOOD), "key_too_long"),
     ("value over the cap", KEY, _renew(b'{"holder":"' + b"h" * 262144 + b'"}'), "value_too_large"),
     ("100 headers", KEY, (GOOD, [(f"h{i}", LONG) for i in range(100)]), "headers_too_large"),
+    ("90,000 headers", KEY, (GOOD, [("abcdef", b"")] * 90000), "headers_too_large"),
     ("batch mode", KEY, (b"[]", [("content-type", b"application/cloudevents-batch+json")]), "batch_mode"),
     ("JSON that is no event", KEY, (b'{"a":1}', []), "not_cloudevents"),
     ("gzip", KEY, (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\x56", []), "invalid_encoding"),
@@ -228,6 +230,31 @@ def test_bad_input__has_its_dead_letter_byte_for_byte__and_the_stream_goes_on(pl
         assert letter.key == key, name
         assert letter.raw == value, name
         assert [(header, bytes(data)) for header, data in letter.header_list[:len(headers)]] == headers, name
+
+
+def test_more_headers_than_the_library_reads__are_a_dead_letter_that_says_so(place):
+    place.coordinator().start()
+    events = place.events()
+    events.send_raw("settlement.events", KEY, GOOD, [("a", b"")] * 300000, partition=5)
+    events.flush()
+    letter = place.reader("lease.dead-letters").wait_for(lambda record: "lease_dlq_reason" in record.headers)
+    assert letter.headers["lease_dlq_reason"] == b"headers_too_large"
+    assert letter.headers["lease_dlq_detail"].startswith(b"cut")
+    assert letter.raw == GOOD
+    assert "a" not in letter.headers
+    assert Dialogue(place).ask("settlement", "start", "after/it", {"holder": "run-1"})["outcome"] == "granted"
+
+
+def test_inputs__take_no_record_that_grows_beyond_their_bound(place):
+    """Compressed, two megabytes of spaces are some kilobytes; dead letters keep what was sent, and would not fit."""
+    producer = Producer({"bootstrap.servers": place.kafka.brokers, "compression.type": "gzip", "message.max.bytes": 4000000,
+                         "log_level": 0})
+    for topic in ("settlement.events", "cleanup.events", "lease.renewals"):
+        for value, code in ((b" " * 2000000, KafkaError.MSG_SIZE_TOO_LARGE), (b" " * 900000, None)):
+            reports = []
+            producer.produce(place.prefix + topic, value=value, key=KEY, on_delivery=lambda error, _: reports.append(error))
+            assert producer.flush(60) == 0
+            assert [error and error.code() for error in reports] == [code], (topic, len(value))
 
 
 def test_malformed_commands__are_answered_with_reason_and_field__one_among_good_ones(place):

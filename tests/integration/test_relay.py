@@ -13,6 +13,7 @@ import tempfile
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 import harness
 from processes import Child, free_port
@@ -296,6 +297,23 @@ def test_relay_stops_at_a_gap_in_the_journal(place):
                          " VALUES (12, clock_timestamp(), 'renewed', 'settlement', 'x', false, false)")
     assert relay.child.wait(10) == 70
     assert "relay_journal_gap" in relay.child.log_tail()
+
+
+@pytest.mark.parametrize("size, limit", [(1200000, None), (1050000, "1000000")], ids=["its own bound", "the broker's"])
+def test_relay_stops_at_a_row_that_no_topic_takes__and_names_it(place, size, limit):
+    """To try it again and again would mean that nothing is ever published again, without a word."""
+    topics = AdminClient({"bootstrap.servers": place.kafka.brokers})
+    if limit is not None:
+        change = ConfigResource("topic", place.prefix + "lease.dead-letters", set_config={"max.message.bytes": limit})
+        for future in topics.alter_configs([change]).values():
+            future.result(20)
+    fill(place, 10)
+    relay = Relay(place, "r1")
+    wait_published(place, relay)
+    place.database.query("INSERT INTO lease.journal (number, at, event, reason, changes_lease, is_grant, raw_value, raw_headers)"
+                         f" VALUES (11, clock_timestamp(), 'dead_letter', 'value_too_large', false, false, repeat('x', {size})::bytea, '')")
+    assert relay.child.wait(20) == 70
+    assert "kafka_too_large" in relay.child.log_tail() and "row 11 of the journal" in relay.child.log_tail()
 
 
 def test_relay_waits_for_brokers_and_database(place, folder):
