@@ -57,6 +57,7 @@ struct status {
     pthread_mutex_t lock; /* of all that follows */
     struct condition conditions[STATUS_CONDITIONS];
     struct status_pulse pulses[STATUS_PULSES_MAX];
+    pthread_mutex_t refresh_lock; /* held while it runs: who takes it away knows that it has returned */
     void (*refresh)(void *context);
     void *refresh_context;
 };
@@ -69,6 +70,7 @@ struct status *status_new(struct metrics *metrics, const struct clock *clock) {
     status->clock = clock;
     status->own = metrics_new(rows, ROW_COUNT);
     pthread_mutex_init(&status->lock, NULL);
+    pthread_mutex_init(&status->refresh_lock, NULL);
     for (int i = 0; i < STATUS_CONDITIONS; i++)
         strcpy(status->conditions[i].reason, "not checked yet");
     metric_set(metrics_get(status->own, BUILD, (const char *const[]){LEASE_VERSION}), 1);
@@ -81,6 +83,7 @@ void status_free(struct status *status) {
         return;
     http_stop(status->server);
     metrics_free(status->own);
+    pthread_mutex_destroy(&status->refresh_lock);
     pthread_mutex_destroy(&status->lock);
     free(status);
 }
@@ -189,10 +192,10 @@ bool status_is_alive(struct status *status) {
 /* ---- /metrics ---------------------------------------------------------------------------------------------- */
 
 void status_before_scrape(struct status *status, void (*refresh)(void *context), void *context) {
-    pthread_mutex_lock(&status->lock);
+    pthread_mutex_lock(&status->refresh_lock);
     status->refresh = refresh;
     status->refresh_context = context;
-    pthread_mutex_unlock(&status->lock);
+    pthread_mutex_unlock(&status->refresh_lock);
 }
 
 static int64_t resident_bytes(void) {
@@ -239,12 +242,10 @@ static void refresh_own(struct status *status) {
 
 static void handle_metrics(void *context, struct http_reply *reply) {
     struct status *status = context;
-    pthread_mutex_lock(&status->lock);
-    void (*refresh)(void *) = status->refresh;
-    void *refresh_context = status->refresh_context;
-    pthread_mutex_unlock(&status->lock);
-    if (refresh != NULL)
-        refresh(refresh_context);
+    pthread_mutex_lock(&status->refresh_lock);
+    if (status->refresh != NULL)
+        status->refresh(status->refresh_context);
+    pthread_mutex_unlock(&status->refresh_lock);
     refresh_own(status);
     reply->content_type = METRICS_CONTENT_TYPE;
     if (status->metrics != NULL)

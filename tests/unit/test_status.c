@@ -1,6 +1,10 @@
 /* status: /readyz says what is missing, /livez which loop is silent, /metrics is what Prometheus takes. */
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -143,6 +147,36 @@ static void test_status__metrics_have_the_exact_content_type_and_both_tables(voi
     assert_true(atoll(resident + strlen("\nprocess_resident_memory_bytes ")) > 1 << 20);
 }
 
+struct slow {
+    _Atomic bool has_begun, has_ended;
+};
+
+static void refresh_slowly(void *context) {
+    struct slow *slow = context;
+    atomic_store(&slow->has_begun, true);
+    poll(NULL, 0, 100);
+    atomic_store(&slow->has_ended, true);
+}
+
+static void *scrape(void *context) {
+    get(context, "/metrics");
+    return NULL;
+}
+
+/* What it reads is freed next. */
+static void test_status__a_refresh_that_is_taken_away_has_returned(void **state) {
+    struct fixture *fixture = *state;
+    struct slow slow = {false, false};
+    pthread_t scraper;
+    status_before_scrape(fixture->status, refresh_slowly, &slow);
+    assert_int_equal(pthread_create(&scraper, NULL, scrape, fixture), 0);
+    while (!atomic_load(&slow.has_begun))
+        sched_yield();
+    status_before_scrape(fixture->status, NULL, NULL);
+    assert_true(atomic_load(&slow.has_ended));
+    pthread_join(scraper, NULL);
+}
+
 static void test_status__promtool_accepts_metrics(void **state) {
     struct fixture *fixture = *state;
     if (system("command -v promtool >/dev/null 2>&1") != 0) {
@@ -167,6 +201,7 @@ int main(void) {
         STATUS_TEST(test_status__alive_does_not_depend_on_ready),
         STATUS_TEST(test_status__pulses_can_be_reused),
         STATUS_TEST(test_status__metrics_have_the_exact_content_type_and_both_tables),
+        STATUS_TEST(test_status__a_refresh_that_is_taken_away_has_returned),
         STATUS_TEST(test_status__promtool_accepts_metrics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
