@@ -280,10 +280,10 @@ static void member_original(struct buf *json, const struct journal_row *row) {
     close_object(json);
 }
 
-static void member_payload(struct buf *json, const struct journal_row *row) {
+static void member_payload(struct buf *json, const struct journal_row *row, const char *name) {
     if (row->payload == NULL)
         return;
-    member_name(json, "payload");
+    member_name(json, name);
     json_text_compact(row->payload, strlen(row->payload), json);
 }
 
@@ -347,6 +347,8 @@ bool record_encode_result(struct record *record, const struct journal_row *row, 
     member_text(json, "field", row->field);
     member_blocker(json, row);
     member_original(json, row);
+    if (is_event(row, "finished"))
+        member_payload(json, row, "result");
     close_object(json);
     end_record(record);
     return true;
@@ -382,7 +384,7 @@ bool record_encode_grant(struct record *record, const struct journal_row *row, i
     member_number(json, "attempt", row->attempt);
     member_number(json, "refresh", row->refresh);
     member_command(json, row);
-    member_payload(json, row);
+    member_payload(json, row, "payload");
     close_object(json);
     end_record(record);
     return true;

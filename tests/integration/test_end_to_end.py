@@ -48,7 +48,7 @@ def test_settlement__second_run_is_refused_then_takes_over_and_the_late_finish_i
     grant_b = stage.grant(second["fence"])
     assert grant_b["token"] != grant_a["token"]
     finished = stage.ask("settlement", "finish", "royalty-2026-06", stage.as_holder(grant_b, result={"rows": 1000}))
-    assert finished["outcome"] == "finished"
+    assert finished["outcome"] == "finished" and finished["result"] == {"rows": 1000}
     assert stage.ask("settlement", "start", "royalty-2026-06", {"holder": "run-d"})["outcome"] == "final"
     stage.balance()
 

@@ -35,7 +35,7 @@ ROWS = {
     "covered": {**ASKED, **HELD, "amount": 10000},
     "renewed": {**ASKED, **HELD},
     "advanced": {**ASKED, **HELD, "step": "posted"},
-    "finished": {**ASKED, **CHANGE, "state": "finished", "fence": 5},
+    "finished": {**ASKED, **CHANGE, "state": "finished", "fence": 5, "payload": "{\"rows\": 1000}"},
     "failed": {**ASKED, **CHANGE, "state": "ready", "reason": "disk full", "attempt": 2},
     "released": {**ASKED, **CHANGE, "state": "free"},
     "requested": {**ASKED, **CHANGE, "state": "ready", "attempt": 0},
@@ -61,6 +61,11 @@ def test_records_of_each_event__fit_their_schemas(event, schemas, probe):
         value = _value(encoded[name])
         assert schemas.error(SCHEMA_OF[name], value) is None
         assert schemas.undescribed(SCHEMA_OF[name], value) == []
+
+
+def test_result_of_a_finish__is_in_its_answer__and_a_grants_payload_is_not(probe):
+    assert _value(_encode(probe, "finished", ROWS["finished"])["result"])["result"] == {"rows": 1000}
+    assert "result" not in _value(_encode(probe, "granted", ROWS["granted"])["result"])
 
 
 def test_rows__one_for_each_outcome(probe):
