@@ -158,10 +158,6 @@ bool db_in_transaction(const struct db *db) {
     return status == PQTRANS_INTRANS || status == PQTRANS_INERROR;
 }
 
-int db_server_version(const struct db *db) {
-    return db_is_usable(db) ? PQserverVersion(db->connection) : 0;
-}
-
 void db_set_deadline(struct db *db, int deadline_ms) {
     db->deadline_ms = deadline_ms;
 }

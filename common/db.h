@@ -46,8 +46,6 @@ void db_free(struct db *db);
 /* False once the connection is lost, timed out or in doubt. Says nothing about a server that died unnoticed. */
 bool db_is_usable(const struct db *db);
 bool db_in_transaction(const struct db *db);
-/* Server version as in server_version_num (150020), 0 if not connected. */
-int db_server_version(const struct db *db);
 /* Where in its text the last statement that the server refused was wrong: characters from 1, 0 if it did not say. */
 int db_error_position(const struct db *db);
 /* Changes the bound on every later call; < 0: none. */
@@ -83,12 +81,7 @@ void db_param_null(struct db_params *params, enum db_type type);
 void db_param_bool(struct db_params *params, bool value);
 void db_param_int4(struct db_params *params, int32_t value);
 void db_param_int8(struct db_params *params, int64_t value);
-void db_param_text(struct db_params *params, const char *text);                    /* NULL text: SQL NULL */
-void db_param_text_sized(struct db_params *params, const char *text, size_t size);  /* NULL text: SQL NULL */
-void db_param_json(struct db_params *params, const char *text);                     /* jsonb; NULL text: SQL NULL */
-void db_param_bytea(struct db_params *params, const void *bytes, size_t size);      /* NULL bytes: SQL NULL */
-void db_param_uuid(struct db_params *params, const uint8_t bytes[16]);              /* NULL: SQL NULL */
-void db_param_timestamptz(struct db_params *params, int64_t unix_us);
+void db_param_text(struct db_params *params, const char *text); /* NULL text: SQL NULL */
 
 void db_array_begin(struct db_params *params, enum db_type item_type);
 void db_array_end(struct db_params *params);
@@ -154,11 +147,6 @@ bool db_rollback(struct db *db, struct error *error);
 void db_result_free(struct db_result *result);
 size_t db_rows(const struct db_result *result);
 size_t db_columns(const struct db_result *result);
-/* Rows affected, from the command's tag. */
-size_t db_rows_affected(const struct db_result *result);
-const char *db_column_name(const struct db_result *result, size_t column);
-/* The column of that name; a missing one is a bug or another schema: error FATAL db_usage, returns -1. */
-int db_column(const struct db_result *result, const char *name, struct error *error);
 
 bool db_is_null(const struct db_result *result, size_t row, size_t column);
 /* NULL reads as false, 0, "" or an all-zero uuid. The column must have the type asked for (asserted). */

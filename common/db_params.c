@@ -77,45 +77,15 @@ void db_param_int8(struct db_params *params, int64_t value) {
     put_u64(add_scalar(params, DB_INT8, 8), (uint64_t)value);
 }
 
-static void param_bytes(struct db_params *params, enum db_type type, const void *bytes, size_t size) {
-    if (!bytes) {
-        db_param_null(params, type);
-        return;
-    }
-    unsigned char *at = add_scalar(params, type, size);
-    if (size)
-        memcpy(at, bytes, size);
-}
-
 void db_param_text(struct db_params *params, const char *text) {
-    param_bytes(params, DB_TEXT, text, text ? strlen(text) : 0);
-}
-
-void db_param_text_sized(struct db_params *params, const char *text, size_t size) {
-    param_bytes(params, DB_TEXT, text, size);
-}
-
-void db_param_json(struct db_params *params, const char *text) {
     if (!text) {
-        db_param_null(params, DB_JSONB);
+        db_param_null(params, DB_TEXT);
         return;
     }
     size_t size = strlen(text);
-    unsigned char *at = add_scalar(params, DB_JSONB, size + 1);
-    at[0] = 1; /* version of jsonb's wire format */
-    memcpy(at + 1, text, size);
-}
-
-void db_param_bytea(struct db_params *params, const void *bytes, size_t size) {
-    param_bytes(params, DB_BYTEA, bytes, size);
-}
-
-void db_param_uuid(struct db_params *params, const uint8_t bytes[16]) {
-    param_bytes(params, DB_UUID, bytes, 16);
-}
-
-void db_param_timestamptz(struct db_params *params, int64_t unix_us) {
-    put_u64(add_scalar(params, DB_TIMESTAMPTZ, 8), (uint64_t)(unix_us - EPOCH_2000_US));
+    unsigned char *at = add_scalar(params, DB_TEXT, size);
+    if (size)
+        memcpy(at, text, size);
 }
 
 /*

@@ -20,23 +20,6 @@ size_t db_columns(const struct db_result *result) {
     return (size_t)PQnfields(result->result);
 }
 
-size_t db_rows_affected(const struct db_result *result) {
-    return (size_t)strtoull(PQcmdTuples(result->result), NULL, 10);
-}
-
-const char *db_column_name(const struct db_result *result, size_t column) {
-    return PQfname(result->result, (int)column);
-}
-
-int db_column(const struct db_result *result, const char *name, struct error *error) {
-    int columns = PQnfields(result->result);
-    for (int i = 0; i < columns; i++)
-        if (strcmp(PQfname(result->result, i), name) == 0)
-            return i;
-    error_set(error, ERROR_FATAL, "db_usage", "the server's answer has no column %s", name);
-    return -1;
-}
-
 bool db_is_null(const struct db_result *result, size_t row, size_t column) {
     return PQgetisnull(result->result, (int)row, (int)column);
 }

@@ -208,37 +208,3 @@ bool kafka_admin_describe_config(struct kafka_admin *admin, const char *topic, i
     rd_kafka_event_destroy(event);
     return done;
 }
-
-/* ---- delete ---- */
-
-static bool deletions_check(const rd_kafka_event_t *event, struct error *error) {
-    size_t count;
-    const rd_kafka_topic_result_t **answers = rd_kafka_DeleteTopics_result_topics(
-        rd_kafka_event_DeleteTopics_result((rd_kafka_event_t *)(uintptr_t)event), &count);
-    for (size_t i = 0; i < count; i++) {
-        rd_kafka_resp_err_t code = rd_kafka_topic_result_error(answers[i]);
-        if (code && code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-            return kafka_error_set(error, code, rd_kafka_topic_result_name(answers[i]),
-                                   rd_kafka_topic_result_error_string(answers[i]));
-    }
-    return true;
-}
-
-bool kafka_admin_delete_topics(struct kafka_admin *admin, const char *const *names, size_t count, int timeout_ms,
-                               struct error *error) {
-    rd_kafka_DeleteTopic_t **list = memory_alloc_array(count + 1, sizeof *list);
-    for (size_t i = 0; i < count; i++)
-        list[i] = memory_or_exit(rd_kafka_DeleteTopic_new(names[i]));
-    rd_kafka_AdminOptions_t *options = admin_options(admin, RD_KAFKA_ADMIN_OP_DELETETOPICS, timeout_ms);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(admin->client.handle);
-    rd_kafka_DeleteTopics(admin->client.handle, list, count, options, queue);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_DeleteTopic_destroy_array(list, count);
-    free(list);
-    rd_kafka_event_t *event = admin_answer(queue, timeout_ms, "cannot delete topics", error);
-    if (!event)
-        return false;
-    bool done = deletions_check(event, error);
-    rd_kafka_event_destroy(event);
-    return done;
-}

@@ -54,8 +54,4 @@ typedef void kafka_config_fn(void *context, const char *key, const char *value, 
 bool kafka_admin_describe_config(struct kafka_admin *admin, const char *topic, int timeout_ms, kafka_config_fn *each,
                                  void *context, struct error *error) MUST_USE;
 
-/* Removes topics; one that is not there is no error. For tests and `./dev` only. */
-bool kafka_admin_delete_topics(struct kafka_admin *admin, const char *const *names, size_t count, int timeout_ms,
-                               struct error *error) MUST_USE;
-
 #endif

@@ -139,45 +139,6 @@ enum kafka_read kafka_reader_poll(struct kafka_reader *reader, int timeout_ms, s
     return KAFKA_READ_MESSAGE;
 }
 
-void kafka_reader_wake(struct kafka_reader *reader) {
-    rd_kafka_queue_yield(reader->queue);
-}
-
-void kafka_reader_set_wake_fd(struct kafka_reader *reader, int event_fd) {
-    static const uint64_t one = 1;
-    rd_kafka_queue_io_event_enable(reader->queue, event_fd, &one, sizeof one);
-}
-
-bool kafka_reader_read_at(struct kafka_reader *reader, const char *topic, int32_t partition, int64_t offset,
-                          int timeout_ms, struct message *ret_message, bool *ret_found, struct error *error) {
-    struct kafka_partition wanted = {topic, partition, offset};
-    if (!kafka_reader_assign(reader, &wanted, 1, error))
-        return false;
-    int64_t deadline_us = clock_monotonic_us() + (int64_t)timeout_ms * 1000;
-    for (;;) {
-        int64_t left_ms = (deadline_us - clock_monotonic_us()) / 1000;
-        if (left_ms <= 0)
-            return error_set(error, ERROR_RETRY, "kafka_timeout", "%s[%d] was not read in %d ms", topic, partition,
-                             timeout_ms);
-        switch (kafka_reader_poll(reader, (int)left_ms, ret_message, error)) {
-        case KAFKA_READ_MESSAGE:
-            *ret_found = ret_message->offset == offset;
-            return true;
-        case KAFKA_READ_END:
-            *ret_found = false;
-            return true;
-        case KAFKA_READ_PARTITION_ERROR:
-            return error_prefix(error, "%s[%d] at %lld", topic, partition, (long long)offset);
-        case KAFKA_READ_ERROR: /* brokers away: the deadline decides */
-            if (error->kind == ERROR_FATAL)
-                return false;
-            break;
-        case KAFKA_READ_NOTHING:
-            break;
-        }
-    }
-}
-
 bool kafka_reader_watermarks(struct kafka_reader *reader, const char *topic, int32_t partition, int timeout_ms,
                              int64_t *ret_low, int64_t *ret_high, struct error *error) {
     return kafka_client_watermarks(&reader->client, topic, partition, timeout_ms, ret_low, ret_high, error);

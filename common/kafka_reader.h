@@ -2,7 +2,7 @@
  * kafka_reader: reads given partitions from given offsets, without a group: marks, tails, the record before a stored
  * offset, `leasectl tail`. Reports the end of each partition.
  *
- * One thread owns a reader; only kafka_reader_wake may be called from others.
+ * One thread owns a reader.
  */
 #ifndef LEASE_KAFKA_READER_H
 #define LEASE_KAFKA_READER_H
@@ -39,17 +39,6 @@ enum kafka_read {
 
 enum kafka_read kafka_reader_poll(struct kafka_reader *reader, int timeout_ms, struct message *ret_message,
                                   struct error *error);
-void kafka_reader_wake(struct kafka_reader *reader);
-
-/* Writes to this event descriptor (eventfd, non-blocking) when something can be polled after nothing could. */
-void kafka_reader_set_wake_fd(struct kafka_reader *reader, int event_fd);
-
-/* Reads the record at exactly this offset. *ret_found is false if none stands there (compacted away, a control record, or the
- * log ends just here); ret_message is borrowed until the next call. Code kafka_offset_out_of_range if the log begins later
- * or ends earlier. Replaces what was assigned. */
-bool kafka_reader_read_at(struct kafka_reader *reader, const char *topic, int32_t partition, int64_t offset,
-                          int timeout_ms, struct message *ret_message, bool *ret_found, struct error *error)
-    __attribute__((warn_unused_result));
 
 bool kafka_reader_watermarks(struct kafka_reader *reader, const char *topic, int32_t partition, int timeout_ms,
                              int64_t *ret_low, int64_t *ret_high, struct error *error)

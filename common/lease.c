@@ -15,19 +15,18 @@ enum { RUN = 1 << LEASE_MODE_RUN, POOL = 1 << LEASE_MODE_POOL };
 struct command_row {
     const char *name;
     unsigned modes;
-    bool holders;
 };
 static const struct command_row command_rows[LEASE_COMMAND_COUNT] = {
-    [LEASE_COMMAND_START] = {"start", RUN, false},
-    [LEASE_COMMAND_COVER] = {"cover", RUN, true},
-    [LEASE_COMMAND_BEGIN] = {"begin", RUN, true},
-    [LEASE_COMMAND_REQUEST] = {"request", POOL, false},
-    [LEASE_COMMAND_CLAIM] = {"claim", POOL, false},
-    [LEASE_COMMAND_RENEW] = {"renew", RUN | POOL, true},
-    [LEASE_COMMAND_ADVANCE] = {"advance", RUN, true},
-    [LEASE_COMMAND_FINISH] = {"finish", RUN | POOL, true},
-    [LEASE_COMMAND_FAIL] = {"fail", RUN | POOL, true},
-    [LEASE_COMMAND_RELEASE] = {"release", RUN | POOL, true},
+    [LEASE_COMMAND_START] = {"start", RUN},
+    [LEASE_COMMAND_COVER] = {"cover", RUN},
+    [LEASE_COMMAND_BEGIN] = {"begin", RUN},
+    [LEASE_COMMAND_REQUEST] = {"request", POOL},
+    [LEASE_COMMAND_CLAIM] = {"claim", POOL},
+    [LEASE_COMMAND_RENEW] = {"renew", RUN | POOL},
+    [LEASE_COMMAND_ADVANCE] = {"advance", RUN},
+    [LEASE_COMMAND_FINISH] = {"finish", RUN | POOL},
+    [LEASE_COMMAND_FAIL] = {"fail", RUN | POOL},
+    [LEASE_COMMAND_RELEASE] = {"release", RUN | POOL},
 };
 
 static const char *const outcome_names[LEASE_OUTCOME_COUNT] = {
@@ -63,19 +62,6 @@ static const char *const state_names[LEASE_STATE_COUNT] = {
     [LEASE_STATE_DEAD] = "dead",
 };
 
-static const char *const condition_names[LEASE_CONDITION_COUNT] = {
-    [LEASE_CONDITION_ABSENT] = "absent",
-    [LEASE_CONDITION_FREE] = "free",
-    [LEASE_CONDITION_READY] = "ready",
-    [LEASE_CONDITION_COVERING] = "covering",
-    [LEASE_CONDITION_HELD] = "held",
-    [LEASE_CONDITION_LAPSED] = "lapsed",
-    [LEASE_CONDITION_UNFENCED] = "unfenced",
-    [LEASE_CONDITION_FINISHED] = "finished",
-    [LEASE_CONDITION_FAILED] = "failed",
-    [LEASE_CONDITION_DEAD] = "dead",
-};
-
 static bool text_is(const char *text, size_t size, const char *name) {
     return strlen(name) == size && memcmp(text, name, size) == 0;
 }
@@ -87,11 +73,6 @@ static bool find_name(const char *const *names, unsigned count, const char *text
             return true;
         }
     return false;
-}
-
-const char *lease_mode_name(enum lease_mode mode) {
-    assert((unsigned)mode < LEASE_MODE_COUNT);
-    return mode_names[mode];
 }
 
 const char *lease_command_name(enum lease_command command) {
@@ -107,11 +88,6 @@ const char *lease_outcome_name(enum lease_outcome outcome) {
 const char *lease_state_name(enum lease_state state) {
     assert((unsigned)state < LEASE_STATE_COUNT);
     return state_names[state];
-}
-
-const char *lease_condition_name(enum lease_condition condition) {
-    assert((unsigned)condition < LEASE_CONDITION_COUNT);
-    return condition_names[condition];
 }
 
 bool lease_mode_parse(const char *text, size_t size, enum lease_mode *ret) {
@@ -139,38 +115,13 @@ bool lease_outcome_parse(const char *text, size_t size, enum lease_outcome *ret)
     return true;
 }
 
-bool lease_state_parse(const char *text, size_t size, enum lease_state *ret) {
-    unsigned index;
-    if (!find_name(state_names, LEASE_STATE_COUNT, text, size, &index))
-        return false;
-    *ret = (enum lease_state)index;
-    return true;
-}
-
-bool lease_condition_parse(const char *text, size_t size, enum lease_condition *ret) {
-    unsigned index;
-    if (!find_name(condition_names, LEASE_CONDITION_COUNT, text, size, &index))
-        return false;
-    *ret = (enum lease_condition)index;
-    return true;
-}
-
 bool lease_command_is_of_mode(enum lease_command command, enum lease_mode mode) {
     assert((unsigned)command < LEASE_COMMAND_COUNT);
     return (command_rows[command].modes & (1u << mode)) != 0;
 }
 
-bool lease_command_is_holders(enum lease_command command) {
-    assert((unsigned)command < LEASE_COMMAND_COUNT);
-    return command_rows[command].holders;
-}
-
 bool lease_outcome_is_refusal(enum lease_outcome outcome) {
     return outcome < LEASE_OUTCOME_WAITING;
-}
-
-bool lease_state_is_final(enum lease_state state) {
-    return state == LEASE_STATE_FINISHED || state == LEASE_STATE_FAILED || state == LEASE_STATE_DEAD;
 }
 
 bool lease_kind_is_well_formed(const char *text, size_t size) {

@@ -1,4 +1,4 @@
-/* The words of the protocol as enums and names: modes, commands, outcomes, states, conditions; and the claim id.
+/* The words of the protocol as enums and names: modes, commands, outcomes, states; and the claim id.
  *
  * Each enum has one table in lease.c; the same names, in the same order, stand in the tables of sql/ and a test
  * compares them. Nothing here decides anything: what a command may do to a lease is SQL's business (sql/).
@@ -67,41 +67,19 @@ enum lease_state {
     LEASE_STATE_COUNT
 };
 
-/* What a lease is at a moment: its state, its expiry and its covering taken together. */
-enum lease_condition {
-    LEASE_CONDITION_ABSENT,
-    LEASE_CONDITION_FREE,
-    LEASE_CONDITION_READY,
-    LEASE_CONDITION_COVERING, /* held, more covers to come, not begun */
-    LEASE_CONDITION_HELD,
-    LEASE_CONDITION_LAPSED,   /* held, expired, not yet turned over */
-    LEASE_CONDITION_UNFENCED, /* held without expiry: claimed before fencing, an operator's case */
-    LEASE_CONDITION_FINISHED,
-    LEASE_CONDITION_FAILED,
-    LEASE_CONDITION_DEAD,
-    LEASE_CONDITION_COUNT
-};
-
 /* Names as they stand in messages and in SQL. A name for every value; a value out of range is a bug (assert). */
-const char *lease_mode_name(enum lease_mode mode);
 const char *lease_command_name(enum lease_command command);
 const char *lease_outcome_name(enum lease_outcome outcome);
 const char *lease_state_name(enum lease_state state);
-const char *lease_condition_name(enum lease_condition condition);
 
 /* The reverse. `size` bytes, no NUL needed. False, and *ret untouched, for any other text. */
 bool lease_mode_parse(const char *text, size_t size, enum lease_mode *ret);
 bool lease_command_parse(const char *text, size_t size, enum lease_command *ret);
 bool lease_outcome_parse(const char *text, size_t size, enum lease_outcome *ret);
-bool lease_state_parse(const char *text, size_t size, enum lease_state *ret);
-bool lease_condition_parse(const char *text, size_t size, enum lease_condition *ret);
 
 /* Is the command one of this mode's? (start of a pool item, claim of a run: no.) */
 bool lease_command_is_of_mode(enum lease_command command, enum lease_mode mode);
-/* Must the command carry holder, fence, claim id and token of a grant? */
-bool lease_command_is_holders(enum lease_command command);
 bool lease_outcome_is_refusal(enum lease_outcome outcome);
-bool lease_state_is_final(enum lease_state state);
 
 /* Is this a well-formed name of a kind: `[a-z][a-z0-9_]{0,31}`? Which kinds exist is a table in SQL. */
 bool lease_kind_is_well_formed(const char *text, size_t size);

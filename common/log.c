@@ -17,7 +17,7 @@ enum { WRITE_WAIT_MS = 100 };
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
 void log_init(struct log *log, int file, enum log_format format, enum log_level level) {
-    *log = (struct log){.format = format, .level = (int)level, .file = file};
+    *log = (struct log){.format = format, .level = level, .file = file};
     pthread_mutex_init(&log->writing, NULL);
 }
 
@@ -26,12 +26,8 @@ void log_release(struct log *log) {
         pthread_mutex_destroy(&log->writing);
 }
 
-void log_set_level(struct log *log, enum log_level level) {
-    atomic_store(&log->level, (int)level);
-}
-
 bool log_is_enabled(const struct log *log, enum log_level level) {
-    return log != NULL && (int)level >= atomic_load(&log->level);
+    return log != NULL && level >= log->level;
 }
 
 static bool is_bare(const char *value, size_t size) {

@@ -26,15 +26,14 @@ enum { LOG_VALUE_MAX = 2048, LOG_NUMBER_SIZE = 24 };
 
 struct log {
     enum log_format format;
-    _Atomic int level; /* lowest enum log_level that is written */
-    int file;          /* borrowed */
+    enum log_level level; /* the lowest that is written */
+    int file;             /* borrowed */
     _Atomic uint64_t lost; /* lines that could not be written */
     pthread_mutex_t writing;
 };
 
 void log_init(struct log *log, int file, enum log_format format, enum log_level level);
 void log_release(struct log *log); /* NULL allowed; the descriptor stays open */
-void log_set_level(struct log *log, enum log_level level);
 bool log_is_enabled(const struct log *log, enum log_level level);
 
 /* Pairs of name and value (strings), closed by NULL. A pair whose value is NULL is left out. A NULL log discards.

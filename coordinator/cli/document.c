@@ -114,10 +114,6 @@ bool document_set_json(struct document *document, const char *name, const char *
     return is_ok || error_set(error, ERROR_REJECT, "invalid_json", "the name of a member is not UTF-8");
 }
 
-void document_set_document(struct document *document, const char *name, const struct document *value) {
-    json_object_set(document->value, name, value->value);
-}
-
 bool document_copy(struct document *document, const char *name, const struct document *from, const char *path) {
     json_t *value = find(from, path);
     return value != NULL && json_object_set(document->value, name, value) == 0;

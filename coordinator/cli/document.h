@@ -31,7 +31,6 @@ bool document_has(const struct document *document, const char *path);
 bool document_set_text(struct document *document, const char *name, const char *text) MUST_USE;
 bool document_set_number(struct document *document, const char *name, int64_t number) MUST_USE;
 bool document_set_json(struct document *document, const char *name, const char *json, struct error *error) MUST_USE;
-void document_set_document(struct document *document, const char *name, const struct document *value);
 /* Copies a member from another document; false if it is not there. */
 bool document_copy(struct document *document, const char *name, const struct document *from, const char *path) MUST_USE;
 

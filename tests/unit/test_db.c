@@ -37,15 +37,14 @@ static void test_db__scalars_are_big_endian(void **state)
     db_param_int4(&params, -2);
     db_param_int8(&params, INT64_C(0x0102030405060708));
     db_param_bool(&params, true);
-    db_param_timestamptz(&params, INT64_C(946684800000001));
     db_param_text(&params, "a");
-    db_param_null(&params, DB_TEXT);
-    db_param_text_sized(&params, "", 0);
-    static const unsigned char wanted[] = { 0xff, 0xff, 0xff, 0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 1, 0, 0, 0, 0, 0, 0, 0, 1, 'a' };
+    db_param_text(&params, NULL);
+    db_param_text(&params, "");
+    static const unsigned char wanted[] = { 0xff, 0xff, 0xff, 0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 1, 'a' };
     assert_memory_equal(params.bytes, wanted, sizeof wanted);
-    assert_int_equal(params.count, 7);
-    assert_int_equal(params.length[5], -1);
-    assert_int_equal(params.length[6], 0);
+    assert_int_equal(params.count, 6);
+    assert_int_equal(params.length[4], -1);
+    assert_int_equal(params.length[5], 0);
     db_params_release(&params);
 }
 

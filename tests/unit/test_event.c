@@ -885,7 +885,6 @@ static void event_decode__each_holders_command__carries_its_grant(void **state) 
         struct command command = decode_data(rows[i].type, rows[i].data);
         char claim_id[CLAIM_ID_TEXT_SIZE];
         assert_int_equal(command.command, rows[i].command);
-        assert_true(lease_command_is_holders(command.command));
         assert_string_equal(command.holder, HOLDER);
         assert_true(command.fence == INT64_C(4294967297));
         assert_true(command.has_claim_id);
