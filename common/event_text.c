@@ -67,7 +67,7 @@ enum event_reason event_text_step(struct slice text) {
     for (size_t i = 0; i < text.size; i++) {
         char byte = text.data[i];
         bool is_letter = byte >= 'a' && byte <= 'z';
-        if (!is_letter && (i == 0 || !((byte >= '0' && byte <= '9') || byte == '_')))
+        if (!is_letter && (i == 0 || !((byte >= '0' && byte <= '9') || byte == '_' || byte == '-')))
             return EVENT_NOT_ALLOWED_CHARACTERS;
     }
     return EVENT_REASON_NONE;

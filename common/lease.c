@@ -128,7 +128,7 @@ bool lease_kind_is_well_formed(const char *text, size_t size) {
     if (size == 0 || size > LEASE_KIND_MAX || text[0] < 'a' || text[0] > 'z')
         return false;
     for (size_t i = 1; i < size; i++)
-        if (!((text[i] >= 'a' && text[i] <= 'z') || (text[i] >= '0' && text[i] <= '9') || text[i] == '_'))
+        if (!((text[i] >= 'a' && text[i] <= 'z') || (text[i] >= '0' && text[i] <= '9') || text[i] == '_' || text[i] == '-'))
             return false;
     return true;
 }

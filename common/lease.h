@@ -81,7 +81,7 @@ bool lease_outcome_parse(const char *text, size_t size, enum lease_outcome *ret)
 bool lease_command_is_of_mode(enum lease_command command, enum lease_mode mode);
 bool lease_outcome_is_refusal(enum lease_outcome outcome);
 
-/* Is this a well-formed name of a kind: `[a-z][a-z0-9_]{0,31}`? Which kinds exist is a table in SQL. */
+/* Is this a well-formed name of a kind: `[a-z][a-z0-9_-]{0,31}`? Which kinds exist is a table in SQL. */
 bool lease_kind_is_well_formed(const char *text, size_t size);
 
 /* The identity of one grant: a UUID, as its 16 bytes (which is also how PostgreSQL takes it in binary). */

@@ -176,7 +176,9 @@ BEGIN
     s_kind := '{}'; s_lease := '{}'; s_fence := '{}';
   END IF;
 
-  -- Leases found on the way: those behind the stamps of resources that the batch names, and expired items that a claim could get.
+  -- Leases found on the way: those behind the stamps of resources that the batch names, if they are live or must be told that they
+  -- are overtaken, and expired items that a claim could get. Any other lease behind a stamp is dead by a plain read: fences are
+  -- not given out again, and what has ended stays so.
   IF has_resources THEN
     targets := coalesce(p_resource, '{}') || ARRAY(SELECT tt || '/*' FROM unnest(p_table) tt);
     SELECT array_agg(DISTINCT x.fence) INTO stamps FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence IS NOT NULL;
@@ -184,7 +186,8 @@ BEGIN
   IF stamps IS NOT NULL OR has_claims THEN
     FOR r IN
       SELECT l.*, l.payload::text AS payload_text
-        FROM (SELECT x.kind, x.lease FROM lease.lease x WHERE x.fence = ANY (stamps)
+        FROM (SELECT x.kind, x.lease FROM lease.lease x
+               WHERE x.fence = ANY (stamps) AND (x.state = 'held' OR x.state IN ('free', 'ready') AND x.claim_id IS NOT NULL AND NOT x.overtaken)
               UNION
               (SELECT x.kind, x.lease FROM lease.lease x WHERE x.kind = ANY (claimed) AND x.check_at <= coalesce(p_at, clock_timestamp()) ORDER BY x.check_at LIMIT due_max)) AS u
         JOIN lease.lease l ON l.kind = u.kind AND l.lease = u.lease
@@ -202,7 +205,9 @@ BEGIN
     IF stamps IS NOT NULL THEN
       SELECT coalesce(array_agg(u.fence), '{}') INTO dead_stamps
         FROM unnest(stamps) AS u (fence)
-       WHERE (SELECT true FROM lease.lease l WHERE l.fence = u.fence) IS NULL;   -- a look by key each: an anti-join may choose to scan
+       WHERE (SELECT true FROM lease.lease x   -- a look by key each: an anti-join may choose to scan
+               WHERE x.fence = u.fence
+                 AND (x.state = 'held' OR x.state IN ('free', 'ready') AND x.claim_id IS NOT NULL AND NOT x.overtaken)) IS NULL;
     END IF;
   END IF;
 
@@ -451,9 +456,7 @@ BEGIN
 
     ne := ne + 1;
     o_outcome[i] := v_outcome; o_event[i] := ne;
-    IF v_outcome = 'waiting' THEN
-      o_outcome[i] := NULL;   -- not answered yet
-    ELSIF v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
+    IF v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
       v_remembered := v_remembered + 1;
     END IF;
     e_cmd[ne] := i; e_slot[ne] := s; e_refresh[ne] := NULL; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
@@ -543,7 +546,7 @@ BEGIN
     v_cut := coalesce(p_at, clock_timestamp());
     CONTINUE WHEN NOT EXISTS (SELECT 1 FROM lease.lease l WHERE l.kind = k_kind[k] AND l.state = 'ready' AND l.ready_at <= v_cut);
     FOR r IN SELECT d.* FROM lease.demand d
-              WHERE d.credit_total > d.granted_total AND d.kind = k_kind[k] AND d.open_until >= v_at
+              WHERE d.credit_total > d.granted_total AND d.kind = k_kind[k] AND d.open_until >= v_cut
               ORDER BY d.ticket LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED LOOP
       taken := 0;
       d_count := least(r.credit_total - r.granted_total, room);
@@ -592,7 +595,8 @@ BEGIN
       e_holder[t] := p_subject[r.cmd]; e_amount[t] := r.count; e_refresh[t] := p_refresh[r.cmd];
       o_outcome[r.cmd] := e_event[t];
     END LOOP;
-    PERFORM lease.remember(v_slot, nq, c_key, p_digest, c_first, ARRAY(SELECT CASE WHEN u = ANY (q_cmd) THEN o_outcome[u] END FROM generate_series(1, n) u), NULL, NULL);
+    -- They were remembered as waiting, in key order with the others.
+    UPDATE lease.dedup d SET outcome = o_outcome[u] FROM unnest(q_cmd) u WHERE d.slot = v_slot AND d.key = c_key[u] AND o_outcome[u] <> 'waiting';
   END IF;
 
   IF ne + nm > 0 THEN
@@ -663,7 +667,8 @@ END
 $$;
 
 -- Records what workers ask for. Part of lease.apply. Totals and refresh numbers: the highest wins, so a claim that comes twice
--- asks for nothing more. A demand keeps its place in the line while it stays open.
+-- asks for nothing more. A demand keeps its place in the line while it stays open. One that does not wait is open until the
+-- end of this transaction: lease.apply closes it after the matching.
 CREATE OR REPLACE FUNCTION lease.record_demand(p_kind text[], p_worker text[], p_source text[], p_message_id text[], p_traceparent text[],
   p_ttl_ms bigint[], p_credit_total bigint[], p_refresh bigint[], p_wait_ms bigint[], p_cmd int[], p_at timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -672,7 +677,7 @@ BEGIN
   -- Tickets in the order of the batch, rows in key order.
   INSERT INTO lease.demand AS d (kind, worker, credit_total, refresh, ttl_ms, open_until, asked_at, ticket, source, message_id, traceparent)
   SELECT q.kind, q.worker, q.credit_total, q.refresh, coalesce(p_ttl_ms[q.last], kk.ttl_ms),
-         p_at + coalesce(p_wait_ms[q.last], 0) * interval '1 ms', p_at, q.ticket, p_source[q.last], p_message_id[q.last], p_traceparent[q.last]
+         CASE WHEN p_wait_ms[q.last] > 0 THEN p_at + p_wait_ms[q.last] * interval '1 ms' ELSE 'infinity' END, p_at, q.ticket, p_source[q.last], p_message_id[q.last], p_traceparent[q.last]
     FROM (SELECT o.*, nextval('lease.ticket') AS ticket
             FROM (SELECT p_kind[u] COLLATE "C" AS kind, p_worker[u] COLLATE "C" AS worker, min(u) AS first, max(u) AS last,
                          max(coalesce(p_credit_total[u], 0)) AS credit_total, max(coalesce(p_refresh[u], 0)) AS refresh

@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION lease.housekeep() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+  purge_max constant int := 20000;   -- ended leases a call: some 200 ms
   st lease.setting; v_number bigint; v_upto bigint; v_old text;
 BEGIN
   PERFORM lease.assert_server();
@@ -26,7 +27,10 @@ BEGIN
    WHERE a.topic = m.topic AND a.partition = m.partition AND a.offset_ < m.top;
   DELETE FROM lease.relay_progress p WHERE p.no < (SELECT max(x.no) FROM lease.relay_progress x) - 10;
   DELETE FROM lease.demand d WHERE d.asked_at < clock_timestamp() - st.demand_keep AND d.open_until < clock_timestamp();
-  DELETE FROM lease.lease l USING lease.kind k WHERE k.kind = l.kind AND l.ended_at < clock_timestamp() - k.keep_final;
+  DELETE FROM lease.lease l USING (
+    SELECT e.kind, e.lease FROM lease.lease e JOIN lease.kind k ON k.kind = e.kind
+     WHERE e.ended_at < clock_timestamp() - k.keep_final ORDER BY e.ended_at LIMIT purge_max FOR UPDATE OF e SKIP LOCKED) AS old
+   WHERE l.kind = old.kind AND l.lease = old.lease;
 
   -- Deduplication: a slot holds half a window, so two full slots and the current one always cover it.
   IF st.dedup_switched_at < clock_timestamp() - st.dedup_window / 2 THEN
@@ -50,8 +54,8 @@ BEGIN
     SELECT jp.name INTO v_old FROM lease.journal_partition jp
      WHERE jp.upto_number <= v_number
        AND jp.upto_number - 1 <= (SELECT p.published FROM lease.relay_progress p ORDER BY p.no DESC LIMIT 1)
-       AND NOT EXISTS (SELECT 1 FROM lease.journal j WHERE j.number >= jp.from_number AND j.number < jp.upto_number
-                        AND j.at >= clock_timestamp() - st.journal_keep)
+       AND coalesce((SELECT j.at FROM lease.journal j WHERE j.number >= jp.from_number AND j.number < jp.upto_number ORDER BY j.number DESC LIMIT 1)
+                    < clock_timestamp() - st.journal_keep, true)
      ORDER BY jp.from_number LIMIT 1;
     IF v_old IS NOT NULL THEN
       EXECUTE format('DROP TABLE lease.%I', v_old);

@@ -14,7 +14,9 @@ BEGIN
   INSERT INTO lease.partition AS p (topic, partition, epoch, owner, taken_at, partitions)
   VALUES (p_topic, p_partition, 1, p_owner, clock_timestamp(), p_partitions)
   ON CONFLICT (topic, partition) DO UPDATE SET epoch = p.epoch + 1, owner = EXCLUDED.owner, taken_at = EXCLUDED.taken_at
-  RETURNING p.epoch, p.partitions INTO epoch, known_partitions;
+  RETURNING p.epoch INTO epoch;
+  -- What was first seen of the topic: a partition that came later must not pass for a topic that was always this large.
+  SELECT min(x.partitions) INTO known_partitions FROM lease.partition x WHERE x.topic = p_topic;
   SELECT c.next_offset, c.last_offset, c.last_timestamp, c.last_checksum
     INTO next_offset, last_offset, last_timestamp, last_checksum
     FROM lease.consumed c WHERE c.topic = p_topic AND c.partition = p_partition ORDER BY c.next_offset DESC LIMIT 1;

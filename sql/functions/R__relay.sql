@@ -2,8 +2,9 @@ SET LOCAL ROLE lease_owner;
 
 -- Becomes the relay, if nobody is: takes a session advisory lock (a dead relay's goes with its connection) and a new epoch.
 -- Returns no row while another session is the relay; otherwise the epoch, the journal number up to which everything is
--- published, and the positions up to which the output partitions were read.
-CREATE OR REPLACE FUNCTION lease.relay_take(p_owner text)
+-- published, and the positions up to which the output partitions were read. p_epoch_seen: the highest epoch that the output topics
+-- show; a restored database may have forgotten it. Commit this with certainty: an epoch that is forgotten is given out again.
+CREATE OR REPLACE FUNCTION lease.relay_take(p_owner text, p_epoch_seen bigint DEFAULT 0)
 RETURNS TABLE (epoch bigint, published bigint, topics text[], partitions int[], offsets bigint[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -13,7 +14,7 @@ BEGIN
     RETURN;
   END IF;
   INSERT INTO lease.relay (epoch, owner, taken_at)
-  SELECT coalesce(max(r.epoch), 0) + 1, p_owner, clock_timestamp() FROM lease.relay r
+  SELECT greatest(max(r.epoch), p_epoch_seen, 0) + 1, p_owner, clock_timestamp() FROM lease.relay r
   RETURNING lease.relay.epoch INTO epoch;
   published := 0; topics := '{}'; partitions := '{}'; offsets := '{}';
   SELECT p.published, p.topics, p.partitions, p.offsets INTO published, topics, partitions, offsets

@@ -62,7 +62,7 @@ INSERT INTO lease.outcome VALUES
   (21, 'requested',   false, 'the item is in the pool');
 
 CREATE TABLE lease.kind (
-  kind            text COLLATE "C" PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9-]{0,39}$'),
+  kind            text COLLATE "C" PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_-]{0,31}$'),
   mode            text COLLATE "C" NOT NULL CHECK (mode IN ('run', 'pool')),
   ttl_ms          bigint NOT NULL CHECK (ttl_ms > 0),
   ttl_max_ms      bigint NOT NULL,
@@ -83,7 +83,7 @@ INSERT INTO lease.kind (kind, mode, ttl_ms, ttl_max_ms, attempts_max, summary) V
 
 CREATE TABLE lease.step (
   kind  text COLLATE "C" NOT NULL REFERENCES lease.kind,
-  step  text COLLATE "C" NOT NULL CHECK (step ~ '^[a-z][a-z0-9_-]{0,39}$'),
+  step  text COLLATE "C" NOT NULL CHECK (step ~ '^[a-z][a-z0-9_-]{0,63}$'),
   after text COLLATE "C"
 );
 CREATE UNIQUE INDEX step_allowed_once ON lease.step (kind, step, coalesce(after, ''));
