@@ -204,11 +204,12 @@ class Meanwhile:
         return self.result
 
 
-def waits_for_a_lock(watcher, lane):
-    """Waits until the lane's connection waits for somebody's lock."""
+def waits_for_a_lock(watcher, lane, kind=None):
+    """Waits until the lane's connection waits for somebody's lock, of one kind (pg_stat_activity.wait_event) if one is given."""
     def is_waiting():
         watcher.rollback()
-        return watcher.query("SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'", (lane.pid,))
+        return watcher.query("SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock' AND wait_event = coalesce(%s, wait_event)",
+                             (lane.pid, kind))
     eventually(is_waiting, 10, "a wait for a lock")
     watcher.rollback()
 

@@ -145,9 +145,9 @@ def test_F26_an_item_that_a_rolled_back_lane_had_in_hand_is_given_out_by_the_rea
 # A lane decides without waiting for another, but commits one after the other: B's answer is there when A has ended.
 
 def behind(watcher, lane, *commands):
-    """Applies commands on a lane that will wait for another's commit."""
+    """Applies commands on a lane that will decide, and then wait for another's commit to number its answers."""
     waiting = Meanwhile(lane.decide, *commands)
-    waits_for_a_lock(watcher, lane)
+    waits_for_a_lock(watcher, lane, "advisory")
     return waiting
 
 
@@ -163,6 +163,24 @@ def test_two_starts_over_one_resource_the_second_is_busy_while_the_first_is_open
     assert answer.outcome == "held"
     blocker = b.journal(answer.number - 1)[0]["blocker"]
     assert (blocker["lease"], blocker["resource"], blocker["holder"]) == ("s1", "album/1", "h1")
+
+
+def test_two_starts_over_different_resources_of_one_ended_run_do_not_meet(a, b, watcher):
+    """Both resources carry the stamp of the same lease, which has ended. Who locks that lease to be sure makes every start over the
+    contracts of last month's run refuse the others."""
+    ended = a.grant_of(start("s0", resources=["album/1", "album/2"]))
+    assert a.decide(ended.says("finish")).outcome == "finished"
+    assert a.apply(start("s1", resources=["album/1"])).outcome == "granted"
+    waiting = behind(watcher, b, start("s2", holder="h2", resources=["album/2"]))
+    a.commit()
+    assert waiting.end().outcome == "granted"
+
+
+def test_a_partition_that_a_topic_grew_later_is_told_apart(a):
+    """Its keys stood in another partition before: who takes it for one that was always there reads them out of order."""
+    assert a.value("SELECT known_partitions FROM lease.take_partition('t', 0, 12, 'o')") == 12
+    assert a.value("SELECT known_partitions FROM lease.take_partition('t', 12, 13, 'o')") == 12
+    a.rollback()
 
 
 def test_two_starts_over_one_resource_that_was_never_covered_the_second_is_busy(a, b, watcher):

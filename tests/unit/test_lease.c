@@ -83,7 +83,7 @@ static void lease_kind__names(void **state) {
         bool is_well_formed;
     } rows[] = {
         {"settlement", true}, {"share_ratio", true}, {"share-ratio", true}, {"-a", false}, {"a1", true}, {"", false}, {"1a", false}, {"_a", false},
-        {"Settlement", false}, {"a-b", false}, {"a.b", false}, {"a b", false}, {"caf\xC3\xA9", false},
+        {"Settlement", false}, {"a.b", false}, {"a b", false}, {"caf\xC3\xA9", false},
         {"abcdefghijklmnopqrstuvwxyzabcdef", true}, {"abcdefghijklmnopqrstuvwxyzabcdefg", false},
     };
     for (size_t i = 0; i < LENGTH(rows); i++)
