@@ -13,6 +13,7 @@
 enum {
     BROKER_MS = 3000,        /* bound of one question to the broker; several fit between two polls that must not be missed */
     FINGERPRINT_MS = 5000,
+    TAKE_AGAIN_MS = 500,     /* a partition that its broker does not know, yet or any more */
     CAUTION_TAKES = 3,       /* that many takings without progress: something may kill its reader */
 };
 
@@ -129,17 +130,34 @@ static bool count_partitions(struct intake *intake, const char *topic, struct ro
     return true;
 }
 
+/* Whether the round may go on, without this partition. */
+static bool skip_for_answer(struct intake *intake, struct partition *partition, const struct error *error) {
+    switch (partition_judge_answer(error)) {
+    case PARTITION_ANSWER_OTHER:
+        return false;
+    case PARTITION_ANSWER_LATER:
+        intake_retake_later(intake, partition, TAKE_AGAIN_MS);
+        intake->options.events.retries(intake->options.events.context, error);
+        break;
+    case PARTITION_ANSWER_HALT:
+        intake_halt(intake, partition, error);
+        break;
+    }
+    return true;
+}
+
 /* Takes one partition and looks at its place. False when the round must stop here (broker or database away). */
 static bool take_one(struct intake *intake, struct partition *partition, struct round *round, struct error *error) {
     struct partition_evidence evidence = {0};
     int idle_takes = 0;
     if (!count_partitions(intake, partition->topic, round, error))
-        return false;
+        return skip_for_answer(intake, partition, error);
     evidence.partitions_now = round->counted_partitions;
-    if (!take_in_database(intake, partition, &evidence, &idle_takes, error) ||
-        !kafka_consumer_watermarks(intake->consumer, partition->topic, partition->number, BROKER_MS, &evidence.low,
-                                   &evidence.high, error))
+    if (!take_in_database(intake, partition, &evidence, &idle_takes, error))
         return false;
+    if (!kafka_consumer_watermarks(intake->consumer, partition->topic, partition->number, BROKER_MS, &evidence.low,
+                                   &evidence.high, error))
+        return skip_for_answer(intake, partition, error);
     partition->takes_failed = 0;
     partition->handed = evidence.next_offset;
     struct error why = {0};
@@ -211,7 +229,7 @@ static bool read_records(struct intake *intake, struct round *round, struct erro
                 evidence->record_checksum = partition_checksum(&message);
             }
             if (read == KAFKA_READ_PARTITION_ERROR)
-                is_good = false;
+                is_good = skip_for_answer(intake, round->partitions[at], error);
         }
         if (is_good && seen < wanted && intake_now_ms() > deadline_ms)
             is_good = error_set(error, ERROR_RETRY, "kafka_timeout", "records to compare did not arrive");

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <zlib.h>
 
 struct partition *partition_new(const char *topic, int32_t number, struct lane *lane) {
@@ -74,6 +75,18 @@ bool partition_judge_place(const struct partition_evidence *evidence, int64_t *r
     /* At the very beginning of what is left, the record before is gone with time and nothing can be compared. */
     *ret_compare = evidence->last_offset >= evidence->low;
     return true;
+}
+
+enum partition_answer partition_judge_answer(const struct error *error) {
+    if (error->kind != ERROR_FATAL || strncmp(error->code, "kafka_", 6) != 0)
+        return PARTITION_ANSWER_OTHER;
+    /* Retention moved the beginning since we asked for it: the next look compares anew. */
+    if (strcmp(error->code, "kafka_offset_out_of_range") == 0)
+        return PARTITION_ANSWER_LATER;
+    /* So answers a broker that has just started, too; of a topic that is really gone, the group takes the partitions away. */
+    if (strcmp(error->code, "kafka_unknown_topic") == 0)
+        return PARTITION_ANSWER_LATER;
+    return PARTITION_ANSWER_HALT;
 }
 
 bool partition_judge_record(const struct partition_evidence *evidence, struct error *error) {

@@ -89,6 +89,14 @@ struct partition_evidence {
 bool partition_judge_place(const struct partition_evidence *evidence, int64_t *ret_start, bool *ret_compare,
                            struct error *error) MUST_USE;
 /* After it: false, FATAL, topic_recreated. */
+/* What follows for one partition from a broker's error about it, or about its topic. */
+enum partition_answer {
+    PARTITION_ANSWER_OTHER, /* nothing: it is about more than this partition */
+    PARTITION_ANSWER_LATER, /* the partition is to be taken again later */
+    PARTITION_ANSWER_HALT,  /* the partition must not be read */
+};
+enum partition_answer partition_judge_answer(const struct error *error);
+
 bool partition_judge_record(const struct partition_evidence *evidence, struct error *error) MUST_USE;
 
 #endif

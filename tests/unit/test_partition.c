@@ -93,11 +93,36 @@ static void test_partition__only_the_first_refusal_of_a_taking_counts(void **sta
     partition_free(partition);
 }
 
+/* What is wrong with one partition, or passes, must not end the coordinator with all its others. */
+static void test_partition__a_brokers_answer_about_it_halts_it_or_is_asked_again(void **state) {
+    (void)state;
+    static const struct {
+        enum error_kind kind;
+        const char *code;
+        enum partition_answer answer;
+    } rows[] = {
+        {ERROR_FATAL, "kafka_offset_out_of_range", PARTITION_ANSWER_LATER},
+        {ERROR_FATAL, "kafka_unknown_topic", PARTITION_ANSWER_LATER},
+        {ERROR_FATAL, "kafka_not_authorized", PARTITION_ANSWER_HALT},
+        {ERROR_FATAL, "kafka_corrupt", PARTITION_ANSWER_HALT},
+        {ERROR_RETRY, "kafka_brokers_down", PARTITION_ANSWER_OTHER},
+        {ERROR_RETRY, "kafka_timeout", PARTITION_ANSWER_OTHER},
+        {ERROR_FATAL, "LE003", PARTITION_ANSWER_OTHER},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct error error = {0};
+        error_set(&error, rows[i].kind, rows[i].code, "why");
+        if (partition_judge_answer(&error) != rows[i].answer)
+            fail_msg("%s: %d", rows[i].code, partition_judge_answer(&error));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_partition__place_decides_whether_and_where_reading_goes_on),
         cmocka_unit_test(test_partition__another_record_where_the_last_one_was_halts),
         cmocka_unit_test(test_partition__checksum_covers_key_and_value_and_takes_nulls),
+        cmocka_unit_test(test_partition__a_brokers_answer_about_it_halts_it_or_is_asked_again),
         cmocka_unit_test(test_partition__only_the_first_refusal_of_a_taking_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
