@@ -12,7 +12,6 @@
 enum {
     BATCH_ROWS = 2000,
     BATCH_BYTES = 2 * 1024 * 1024, /* of the journal in memory at once; a single larger row still passes */
-    QUEUE_MESSAGES = 6000,         /* records in flight: about 8 MB with what librdkafka keeps of each */
     QUEUE_KBYTES = 4096,
     WINDOW_BATCHES = 4,            /* rows in flight, in batches */
     MARK_INTERVAL_MS = 60000,
@@ -73,7 +72,7 @@ bool publisher_init(struct publisher *publisher, const struct publisher_options 
         .settings = options->relay->kafka,
         .delivery_ms = DELIVERY_MS,
         .record_bytes = record_bytes(),
-        .queue_messages = QUEUE_MESSAGES,
+        .queue_messages = PUBLISHER_QUEUE_MESSAGES,
         .queue_kbytes = QUEUE_KBYTES,
         .delivered = on_delivery,
         .context = publisher,

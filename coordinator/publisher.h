@@ -34,6 +34,9 @@ struct publisher_options {
     int64_t fence; /* the highest that the topics show */
 };
 
+/* Records in flight: about 8 MB with what librdkafka keeps of each. What a paused relay sends when it wakes up is no more. */
+enum { PUBLISHER_QUEUE_MESSAGES = 6000 };
+
 struct publisher {
     struct publisher_options options;
     struct kafka_producer *producer;

@@ -120,9 +120,8 @@ static void relay_announce(struct relay *relay, const struct relay_progress *pro
 }
 
 static bool relay_publish(struct relay *relay, struct relay_progress *progress, struct error *error) {
-    int64_t number, fence;
-    bool is_empty;
-    if (!witness_look(relay->reader, relay->options.topic_prefix, BROKER_MS, &number, &fence, &is_empty, error)) {
+    struct witness seen;
+    if (!witness_look(relay->reader, relay->options.topic_prefix, BROKER_MS, &seen, error)) {
         error->kind = ERROR_RETRY;
         return false;
     }
@@ -136,7 +135,7 @@ static bool relay_publish(struct relay *relay, struct relay_progress *progress, 
         .is_stopping = &relay->is_stopping,
         .stop_by_us = &relay->stop_by_us,
         .wake_fd = relay->wake_fd,
-        .fence = fence,
+        .fence = seen.fence,
     };
     struct publisher publisher;
     if (!publisher_init(&publisher, &options, progress, error))

@@ -1,48 +1,72 @@
 /* witness; see witness.h.
  *
- * Only tails are read. In each partition numbers and fences rise with the offset, but for a paused relay's stragglers, which
- * are few: the last WITNESS_TAIL records hold what the whole partition would tell. The marks in lease.state need no search of
- * their own: whatever stands behind the latest mark in its partition is newer than the mark. */
+ * Only tails are read. In each partition numbers and fences rise with the offset, but for what a paused relay sends when it wakes
+ * up: the last WITNESS_TAIL records hold what the whole partition would tell, unless all of them may be such stragglers. In
+ * lease.state the running relay's marks come every few seconds: a tail without one is looked at again, deeper than all that a
+ * paused relay can have in hand. So the latest relay's epoch is known, and tails of other topics where nothing of it stands are
+ * looked at again, too. */
 #include "coordinator/witness.h"
 
 #include "common/buf.h"
 #include "common/clock.h"
 #include "common/kafka_reader.h"
 #include "coordinator/outputs.h"
+#include "coordinator/publisher.h"
 #include "coordinator/stamp.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WITNESS_TAIL = 64 };
+enum { WITNESS_TAIL = 64, WITNESS_DEEP_TAIL = PUBLISHER_QUEUE_MESSAGES + 10 * WITNESS_TAIL };
+
+struct tail {
+    bool is_done;  /* read to its end */
+    bool is_short; /* the log begins behind the tail, so all of it is read */
+    bool is_deep;
+    bool has_records, has_mark;
+    int64_t epoch; /* the highest in it */
+};
 
 struct look {
     struct kafka_reader *reader;
     struct outputs outputs;
-    bool *is_done;   /* per partition: read to its end */
-    bool *is_short;  /* per partition: the log begins behind the tail, so all of it is read */
-    int32_t left;    /* not done */
-    bool is_empty;
-    int64_t number, fence;
+    struct tail *tails; /* per partition */
+    int32_t left;       /* not done */
+    struct witness found;
 };
+
+static void raise_to(int64_t *number, int64_t other) {
+    if (other > *number)
+        *number = other;
+}
 
 static void look_note(struct look *look, const struct message *message) {
     struct stamp stamp;
     stamp_read(message, &stamp);
-    look->is_empty = false;
-    if (stamp.number > look->number)
-        look->number = stamp.number;
-    if (stamp.fence > look->fence)
-        look->fence = stamp.fence;
+    look->found.is_empty = false;
+    raise_to(&look->found.number, stamp.number);
+    raise_to(&look->found.fence, stamp.fence);
+    raise_to(&look->found.epoch, stamp.epoch);
+    int32_t index = outputs_index(&look->outputs, message->topic, message->partition);
+    if (index < 0)
+        return;
+    look->tails[index].has_records = true;
+    look->tails[index].has_mark |= stamp.is_mark;
+    raise_to(&look->tails[index].epoch, stamp.epoch);
+}
+
+static int64_t tail_offset(const struct tail *tail) {
+    if (tail->is_short)
+        return KAFKA_OFFSET_BEGINNING;
+    return tail->is_deep ? KAFKA_OFFSET_TAIL(WITNESS_DEEP_TAIL) : KAFKA_OFFSET_TAIL(WITNESS_TAIL);
 }
 
 static bool look_assign(struct look *look, struct error *error) {
     struct kafka_partition *partitions = memory_alloc_array((size_t)look->outputs.total, sizeof *partitions);
     size_t count = 0;
     for (int32_t i = 0; i < look->outputs.total; i++)
-        if (!look->is_done[i])
-            partitions[count++] = outputs_partition(
-                &look->outputs, i, look->is_short[i] ? KAFKA_OFFSET_BEGINNING : KAFKA_OFFSET_TAIL(WITNESS_TAIL));
+        if (!look->tails[i].is_done)
+            partitions[count++] = outputs_partition(&look->outputs, i, tail_offset(&look->tails[i]));
     bool assigned = kafka_reader_assign(look->reader, partitions, count, error);
     free(partitions);
     return assigned;
@@ -51,9 +75,9 @@ static bool look_assign(struct look *look, struct error *error) {
 /* A tail that reaches back behind the log's beginning is out of range: then the whole log is read, which is short. */
 static bool look_on_error(struct look *look, const struct message *message, bool *ret_again, struct error *error) {
     int32_t index = outputs_index(&look->outputs, message->topic, message->partition);
-    if (index < 0 || strcmp(error->code, "kafka_offset_out_of_range") != 0 || look->is_short[index])
+    if (index < 0 || strcmp(error->code, "kafka_offset_out_of_range") != 0 || look->tails[index].is_short)
         return error->kind == ERROR_RETRY; /* the brokers move: the deadline decides */
-    look->is_short[index] = true;
+    look->tails[index].is_short = true;
     *ret_again = true;
     return true;
 }
@@ -80,43 +104,60 @@ static bool look_read(struct look *look, int64_t deadline_us, bool *ret_again, s
             *ret_again |= is_short;
         }
         int32_t index = what == KAFKA_READ_END ? outputs_index(&look->outputs, message.topic, message.partition) : -1;
-        if (index >= 0 && !look->is_done[index]) {
-            look->is_done[index] = true;
+        if (index >= 0 && !look->tails[index].is_done) {
+            look->tails[index].is_done = true;
             look->left--;
-            look->is_empty &= message.offset == 0;
+            look->found.is_empty &= message.offset == 0;
         }
     }
     return true;
 }
 
+static bool may_be_all_stragglers(const struct look *look, int32_t index) {
+    const struct output_topic *state = outputs_topic(&look->outputs, TOPIC_STATE);
+    const struct tail *tail = &look->tails[index];
+    if (!tail->has_records || tail->is_deep || tail->is_short)
+        return false;
+    bool is_state = index >= state->first && index < state->first + state->count;
+    return is_state ? !tail->has_mark : tail->epoch < look->found.epoch;
+}
+
+/* True if some are to be read again. */
+static bool look_deeper(struct look *look) {
+    for (int32_t i = 0; i < look->outputs.total; i++)
+        if (may_be_all_stragglers(look, i)) {
+            look->tails[i].is_deep = true;
+            look->tails[i].is_done = false;
+            look->left++;
+        }
+    return look->left > 0;
+}
+
 static bool look_at_all(struct look *look, int64_t deadline_us, struct error *error) {
-    bool again = true;
-    while (again)
-        if (!look_assign(look, error) || !look_read(look, deadline_us, &again, error))
-            return false;
+    do {
+        bool again = true;
+        while (again)
+            if (!look_assign(look, error) || !look_read(look, deadline_us, &again, error))
+                return false;
+    } while (look_deeper(look));
     return true;
 }
 
-bool witness_look(struct kafka_reader *reader, const char *topic_prefix, int timeout_ms, int64_t *ret_number,
-                  int64_t *ret_fence, bool *ret_empty, struct error *error) {
+bool witness_look(struct kafka_reader *reader, const char *topic_prefix, int timeout_ms, struct witness *ret_witness,
+                  struct error *error) {
     int64_t deadline_us = clock_monotonic_us() + (int64_t)timeout_ms * 1000;
-    struct look look = {.reader = reader, .is_empty = true};
+    struct look look = {.reader = reader, .found.is_empty = true};
     if (!outputs_init(&look.outputs, topic_prefix, reader, timeout_ms, error)) {
         if (strcmp(error->code, "output_topic_missing") == 0)
             memcpy(error->code, "witness_topic_missing", sizeof "witness_topic_missing");
         return false;
     }
     look.left = look.outputs.total;
-    look.is_done = memory_alloc_array((size_t)look.left, sizeof *look.is_done);
-    look.is_short = memory_alloc_array((size_t)look.left, sizeof *look.is_short);
+    look.tails = memory_alloc_array((size_t)look.left, sizeof *look.tails);
     bool done = look_at_all(&look, deadline_us, error);
-    if (done) {
-        *ret_number = look.number;
-        *ret_fence = look.fence;
-        *ret_empty = look.is_empty;
-    }
-    free(look.is_done);
-    free(look.is_short);
+    if (done)
+        *ret_witness = look.found;
+    free(look.tails);
     outputs_release(&look.outputs);
     return done;
 }
@@ -127,7 +168,13 @@ bool witness_read(const struct kafka_settings *kafka, const char *topic_prefix, 
     struct kafka_reader *reader;
     if (!kafka_reader_new(&options, &reader, error))
         return false;
-    bool done = witness_look(reader, topic_prefix, timeout_ms, ret_number, ret_fence, ret_empty, error);
+    struct witness found;
+    bool done = witness_look(reader, topic_prefix, timeout_ms, &found, error);
     kafka_reader_free(reader);
+    if (done) {
+        *ret_number = found.number;
+        *ret_fence = found.fence;
+        *ret_empty = found.is_empty;
+    }
     return done;
 }

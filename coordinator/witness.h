@@ -14,6 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct witness {
+    int64_t number, fence, epoch; /* the highest seen; 0 = none */
+    bool is_empty;                /* no output partition has ever had a record */
+};
+
 /* The highest journal number and fence seen; 0 where nothing stands. *ret_empty: no output partition has ever had a record
  * (their first offsets and ends are 0). False with kind RETRY (brokers away, timeout_ms passed) or FATAL (a topic is
  * missing, code witness_topic_missing; not authorized). */
@@ -21,7 +26,7 @@ bool witness_read(const struct kafka_settings *kafka, const char *topic_prefix, 
                   int64_t *ret_number, int64_t *ret_fence, bool *ret_empty, struct error *error) MUST_USE;
 
 /* The same through a reader that is there already; what it was assigned is replaced. */
-bool witness_look(struct kafka_reader *reader, const char *topic_prefix, int timeout_ms, int64_t *ret_number,
-                  int64_t *ret_fence, bool *ret_empty, struct error *error) MUST_USE;
+bool witness_look(struct kafka_reader *reader, const char *topic_prefix, int timeout_ms, struct witness *ret_witness,
+                  struct error *error) MUST_USE;
 
 #endif

@@ -274,6 +274,28 @@ def test_witness_survives_in_marks_after_the_records_are_gone(place):
     assert {mark["system_identifier"] for mark in marks} == {str(place.database.value("SELECT system_identifier FROM lease.server_identity"))}
 
 
+def test_witness_looks_through_what_a_paused_relay_sent_late(place):
+    """More stragglers in each partition than the tail that is read at first."""
+    fill(place, 400)
+    first = Relay(place, "first")
+    wait_published(place, first)
+    assert first.child.stop()
+    second = Relay(place, "second")
+    fill(place, 403)
+    wait_published(place, second)
+    second.child.signal(signal.SIGSTOP)     # no mark comes behind them
+    before = last_number(place)
+    producer = Producer({"bootstrap.servers": place.kafka.brokers, "acks": "all"})
+    for topic in duties(place):
+        for partition in place.reader(topic).partitions:
+            for number in range(150):
+                producer.produce(place.prefix + topic, key=b"settlement/late", value=b"{}", partition=partition,
+                                 headers=[("lease_number", str(number + 1).encode()), ("lease_epoch", b"1")])
+    assert producer.flush(20) == 0
+    assert witness(place) == (before, 4294967296 + before - 1, False)
+    second.child.signal(signal.SIGCONT)
+
+
 def test_relay_writes_marks_at_a_jump(place):
     fill(place, 10)
     relay = Relay(place, "r1")
