@@ -78,7 +78,7 @@ static bool producer_client_init(struct kafka_producer *producer, const struct k
     snprintf(message_bytes, sizeof message_bytes, "%zu", producer->record_bytes + 1024); /* framing */
     const struct kafka_default fixed[] = {
         {"enable.idempotence", "true"},
-        {"enable.gapless.guarantee", "true"}, /* a batch that is refused stops those behind it (F14) */
+        {"enable.gapless.guarantee", "true"}, /* a batch that is refused stops those behind it */
         {"acks", "all"},
         {"max.in.flight.requests.per.connection", "5"}, /* what the broker remembers of an idempotent producer */
         {"linger.ms", linger},

@@ -1,10 +1,10 @@
 /*
  * kafka_producer: an idempotent producer, acks=all, in order per partition, with a delivery report for each record.
  *
- * A record that fails for good stops the producer: everything queued behind it fails too, and nothing more is taken
- * (reliability.md, F14: an over-large message fails alone and the ones behind it are delivered). The owner then frees it,
- * reads the topics to see what stands there, and starts a new one. Brokers that are away are not such a failure before
- * delivery_ms has passed.
+ * A record that fails for good stops the producer: everything queued behind it fails too, and nothing more is taken.
+ * (By itself the client fails an over-large message alone and delivers the ones behind it: the order of a key would be
+ * lost.) The owner then frees it, reads the topics to see what stands there, and starts a new one. Brokers that are away
+ * are not such a failure before delivery_ms has passed.
  *
  * One thread owns a producer; delivery reports are called in that thread, from kafka_producer_poll, _send and _flush.
  */
