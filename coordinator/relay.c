@@ -98,7 +98,7 @@ static bool relay_await_role(struct relay *relay, struct relay_progress *ret_pro
         bool is_taken;
         if (atomic_load(&relay->is_stopping))
             return error_set(error, ERROR_RETRY, "relay_stopped", "stopping");
-        if (!relay_store_take(&relay->store, relay->options.owner, &relay->outputs, &is_taken, ret_progress, error))
+        if (!relay_store_take(&relay->store, relay->options.owner, 0, &relay->outputs, &is_taken, ret_progress, error))
             return false;
         if (is_taken)
             return true;
@@ -119,12 +119,30 @@ static void relay_announce(struct relay *relay, const struct relay_progress *pro
               LOG_N(progress->published), NULL);
 }
 
+/* A database that was restored, or failed over, has forgotten epochs: records of ours would pass for those of a forgotten relay. */
+static bool relay_exceed_epoch(struct relay *relay, int64_t seen, struct relay_progress *progress, struct error *error) {
+    bool is_taken = false;
+    if (seen < relay->store.epoch)
+        return true;
+    relay_progress_release(progress);
+    if (!relay_store_take(&relay->store, relay->options.owner, seen, &relay->outputs, &is_taken, progress, error))
+        return false;
+    if (!is_taken)
+        return error_set(error, ERROR_RETRY, "relay_role", "the role was lost");
+    atomic_store(&relay->counts.epoch, relay->store.epoch);
+    log_write(relay->options.log, LOG_WARNING, "the topics show epochs that the database has forgotten", "seen", LOG_N(seen),
+              "epoch", LOG_N(relay->store.epoch), NULL);
+    return true;
+}
+
 static bool relay_publish(struct relay *relay, struct relay_progress *progress, struct error *error) {
     struct witness seen;
     if (!witness_look(relay->reader, relay->options.topic_prefix, BROKER_MS, &seen, error)) {
         error->kind = ERROR_RETRY;
         return false;
     }
+    if (!relay_exceed_epoch(relay, seen.epoch, progress, error))
+        return false;
     const struct publisher_options options = {
         .relay = &relay->options,
         .store = &relay->store,

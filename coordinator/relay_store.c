@@ -1,7 +1,7 @@
 /* relay_store; see relay_store.h.
  *
  * The session commits asynchronously: what it notes most (how far everything is published) is a hint, and the topics are read anyway
- * when somebody takes over. The barrier and restatements commit as the server is set up to. */
+ * when somebody takes over. The role, the barrier and restatements commit as the server is set up to. */
 #include "coordinator/relay_store.h"
 
 #include "common/buf.h"
@@ -83,6 +83,19 @@ static bool store_call(struct relay_store *store, const char *name, const char *
 
 /* ---- taking the role ---- */
 
+static bool store_commit_surely(struct relay_store *store, struct error *error) {
+    if (db_commit(store->db, error) != COMMIT_DONE)
+        return error_prefix(error, "relay");
+    store->called_us = clock_monotonic_us();
+    return true;
+}
+
+static bool store_begin_surely(struct relay_store *store, struct error *error) {
+    char sql[64];
+    snprintf(sql, sizeof sql, "SET LOCAL synchronous_commit = '%s'", store->synchronous_commit);
+    return db_begin(store->db, error) && db_execute(store->db, sql, error);
+}
+
 static int64_t *filled(int32_t count) {
     int64_t *array = memory_alloc_array((size_t)count + 1, sizeof *array);
     for (int32_t i = 0; i < count; i++)
@@ -120,13 +133,15 @@ static void progress_read(struct relay_progress *progress, const struct outputs 
     }
 }
 
-bool relay_store_take(struct relay_store *store, const char *owner, const struct outputs *outputs, bool *ret_taken,
-                      struct relay_progress *ret_progress, struct error *error) {
+static const char take_sql[] = "SELECT epoch, published, topics, partitions, offsets FROM lease.relay_take($1, $2)";
+
+bool relay_store_take(struct relay_store *store, const char *owner, int64_t epoch_seen, const struct outputs *outputs,
+                      bool *ret_taken, struct relay_progress *ret_progress, struct error *error) {
     struct db_result *rows;
     db_params_reset(&store->params);
     db_param_text(&store->params, owner);
-    if (!store_call(store, "relay_take", "SELECT epoch, published, topics, partitions, offsets FROM lease.relay_take($1)",
-                    &rows, error))
+    db_param_int8(&store->params, epoch_seen);
+    if (!store_begin_surely(store, error) || !store_call(store, "relay_take", take_sql, &rows, error))
         return false;
     *ret_taken = db_rows(rows) > 0;
     if (*ret_taken) {
@@ -135,8 +150,8 @@ bool relay_store_take(struct relay_store *store, const char *owner, const struct
         progress_read(ret_progress, outputs, rows);
     }
     db_result_free(rows);
-    return !*ret_taken ||
-           (store_read_identity(store, error) && db_execute(store->db, "LISTEN lease_journal", error));
+    return store_commit_surely(store, error) &&
+           (!*ret_taken || (store_read_identity(store, error) && db_execute(store->db, "LISTEN lease_journal", error)));
 }
 
 /* ---- reading the journal ---- */
@@ -156,19 +171,6 @@ static const char read_sql[] =
     " field, blocker, original, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers, previous_number,"
     " current_setting('synchronous_standby_names') <> ''"
     " FROM lease.relay_read($1, $2, $3, $4)";
-
-static bool store_commit_surely(struct relay_store *store, struct error *error) {
-    if (db_commit(store->db, error) != COMMIT_DONE)
-        return error_prefix(error, "relay");
-    store->called_us = clock_monotonic_us();
-    return true;
-}
-
-static bool store_begin_surely(struct relay_store *store, struct error *error) {
-    char sql[64];
-    snprintf(sql, sizeof sql, "SET LOCAL synchronous_commit = '%s'", store->synchronous_commit);
-    return db_begin(store->db, error) && db_execute(store->db, sql, error);
-}
 
 /* Its commit returns when the standby has everything that was visible before it. */
 static bool store_barrier(struct relay_store *store, struct error *error) {

@@ -37,9 +37,11 @@ struct relay_progress {
 };
 void relay_progress_release(struct relay_progress *progress); /* zeroed allowed */
 
-/* *ret_taken is false while another session has the role. */
-bool relay_store_take(struct relay_store *store, const char *owner, const struct outputs *outputs, bool *ret_taken,
-                      struct relay_progress *ret_progress, struct error *error) MUST_USE;
+/* Committed for certain: an epoch that a crash of the server forgets would be given out again. epoch_seen: the highest that the
+ * topics show, 0 = not known yet. Whoever has the role may take it again, for a higher epoch. *ret_taken is false while another
+ * session has the role. */
+bool relay_store_take(struct relay_store *store, const char *owner, int64_t epoch_seen, const struct outputs *outputs,
+                      bool *ret_taken, struct relay_progress *ret_progress, struct error *error) MUST_USE;
 
 /* The rows after `after`; if a synchronous standby is configured they have reached it when this returns. (After a crash
  * of the primary, rows that no standby has yet are visible, and may still be lost.) */

@@ -296,6 +296,24 @@ def test_witness_looks_through_what_a_paused_relay_sent_late(place):
     second.child.signal(signal.SIGCONT)
 
 
+def test_relay_takes_no_epoch_that_the_topics_show_though_the_database_forgot_it(place):
+    """A server that crashed, was restored or failed over forgets epochs; a relay of the same epoch would not see that one's records
+    for the stragglers that they are."""
+    fill(place, 40)
+    for name in ("first", "second"):
+        relay = Relay(place, name)
+        eventually(lambda: relay.status().get("has_role"), 20, "the role is taken")
+        wait_published(place, relay)
+        assert relay.child.stop()
+    place.database.query("DELETE FROM lease.relay_progress WHERE epoch > 1; DELETE FROM lease.relay WHERE epoch > 1")
+    third = Relay(place, "third")
+    fill(place, 40)
+    wait_published(place, third)
+    assert third.status()["epoch"] == 3
+    assert place.database.value("SELECT max(epoch) FROM lease.relay") == 3
+    check_published(place)
+
+
 def test_relay_writes_marks_at_a_jump(place):
     fill(place, 10)
     relay = Relay(place, "r1")
