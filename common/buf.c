@@ -51,10 +51,6 @@ char *memory_copy_text(const char *text) {
     return text == NULL ? NULL : memory_copy_bytes(text, strlen(text));
 }
 
-void buf_init(struct buf *buf) {
-    *buf = BUF_INIT;
-}
-
 void buf_release(struct buf *buf) {
     if (buf == NULL)
         return;

@@ -17,7 +17,6 @@ struct buf {
 
 #define BUF_INIT ((struct buf){0})
 
-void buf_init(struct buf *buf);
 void buf_release(struct buf *buf); /* NULL allowed; leaves an empty, usable buffer */
 void buf_reset(struct buf *buf);   /* size 0, memory kept */
 

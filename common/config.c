@@ -900,32 +900,3 @@ void config_help(const struct config_schema *schema, struct buf *out) {
     buf_append_text(out, "  -X NAME=VALUE\n        a librdkafka property (LEASE_KAFKA_<NAME with _ for .>, section [kafka] of "
                          "the file; a secret one\n        also as NAME_file)\n");
 }
-
-static void append_cell(struct buf *out, const char *text) {
-    for (; *text != '\0'; text++) {
-        if (*text == '|')
-            buf_append_byte(out, '\\');
-        buf_append_byte(out, *text);
-    }
-    buf_append_text(out, " |");
-}
-
-void config_markdown(const struct config_schema *schema, struct buf *out) {
-    buf_append_text(out, "| key | default | allowed | what it is |\n|---|---|---|---|\n");
-    for (size_t i = 0; i < schema->row_count; i++) {
-        const struct config_row *row = &schema->rows[i];
-        if ((row->programs & schema->program_bit) == 0)
-            continue;
-        struct buf range = BUF_INIT;
-        append_range(row, &range);
-        buf_appendf(out, is_secret(row) ? "| `%s`, `%s_file` | " : "| `%s` | ", row->key, row->key);
-        bool is_required = (row->required & schema->program_bit) != 0;
-        append_cell(out, is_required ? "required" : row->initial != NULL ? row->initial : "");
-        buf_append_byte(out, ' ');
-        append_cell(out, buf_text(&range));
-        buf_append_byte(out, ' ');
-        append_cell(out, row->help);
-        buf_append_byte(out, '\n');
-        buf_release(&range);
-    }
-}

@@ -97,9 +97,8 @@ const struct kafka_property *config_properties(const struct config *config, size
 /* One line `key = value  # origin` each, in the table's order, then [kafka]; secrets as "(secret)". After config_store. */
 void config_show(const struct config *config, struct buf *out);
 
-/* The table as help text, and as a Markdown table for the README. */
+/* The table as help text. */
 void config_help(const struct config_schema *schema, struct buf *out);
-void config_markdown(const struct config_schema *schema, struct buf *out);
 
 /* Reads a secret file: a regular file, not behind a symbolic link, owned by this user or root, not writable by the group,
  * closed to others, not empty, without NUL bytes. On a read-only mount, link, owner and mode do not count: container

@@ -153,21 +153,3 @@ const char *log_number(char text[static LOG_NUMBER_SIZE], int64_t number) {
 const char *log_level_name(enum log_level level) {
     return level_names[level];
 }
-
-bool log_level_parse(const char *text, enum log_level *ret_level) {
-    for (int i = LOG_DEBUG; i <= LOG_ERROR; i++) {
-        if (strcmp(text, level_names[i]) != 0)
-            continue;
-        *ret_level = (enum log_level)i;
-        return true;
-    }
-    return false;
-}
-
-bool log_format_parse(const char *text, enum log_format *ret_format) {
-    bool is_json = strcmp(text, "json") == 0;
-    if (!is_json && strcmp(text, "logfmt") != 0)
-        return false;
-    *ret_format = is_json ? LOG_FORMAT_JSON : LOG_FORMAT_LOGFMT;
-    return true;
-}

@@ -49,9 +49,7 @@ void log_error(struct log *log, enum log_level level, const char *event, const s
 #define LOG_N(number) log_number((char[LOG_NUMBER_SIZE]){0}, (int64_t)(number))
 const char *log_number(char text[static LOG_NUMBER_SIZE], int64_t number);
 
-/* "debug", "info", "warning", "error"; "logfmt", "json". The parsers return false for other texts. */
+/* "debug", "info", "warning", "error". */
 const char *log_level_name(enum log_level level);
-bool log_level_parse(const char *text, enum log_level *ret_level) MUST_USE;
-bool log_format_parse(const char *text, enum log_format *ret_format) MUST_USE;
 
 #endif

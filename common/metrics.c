@@ -242,13 +242,3 @@ void metrics_render(struct metrics *metrics, struct buf *out) {
         render_family(&metrics->families[i], out);
     pthread_mutex_unlock(&metrics->lock);
 }
-
-void metrics_markdown(const struct metric_row *rows, size_t row_count, struct buf *out) {
-    buf_append_text(out, "| metric | type | labels | what it is |\n|---|---|---|---|\n");
-    for (size_t i = 0; i < row_count; i++) {
-        buf_appendf(out, "| `%s` | %s | ", rows[i].name, type_names[rows[i].type]);
-        for (size_t label = 0; label < label_count(&rows[i]); label++)
-            buf_appendf(out, "%s%s", label > 0 ? ", " : "", rows[i].labels[label]);
-        buf_appendf(out, " | %s |\n", rows[i].help);
-    }
-}

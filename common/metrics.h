@@ -58,7 +58,4 @@ int64_t metric_value(const struct metric *metric);         /* counter, gauge; hi
 /* Appends every row with its HELP, TYPE and series. */
 void metrics_render(struct metrics *metrics, struct buf *out);
 
-/* The rows as a Markdown table: name, type, labels, what it is. */
-void metrics_markdown(const struct metric_row *rows, size_t row_count, struct buf *out);
-
 #endif

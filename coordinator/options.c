@@ -191,10 +191,6 @@ void options_help(enum options_program program, struct buf *out) {
     config_help(schema_of(program), out);
 }
 
-void options_markdown(enum options_program program, struct buf *out) {
-    config_markdown(schema_of(program), out);
-}
-
 int options_exit_status(const struct error *error) {
     return strcmp(error->code, "usage") == 0 ? EXIT_USAGE : EXIT_CONFIG;
 }

@@ -60,8 +60,7 @@ void options_release(struct options *options); /* NULL and zeroed allowed */
 /* What --show-config prints: every key, its value and where it came from; secrets as "(secret)". */
 void options_show(const struct options *options, struct buf *out);
 
-void options_help(enum options_program program, struct buf *out);     /* the keys only, no heading */
-void options_markdown(enum options_program program, struct buf *out); /* for the README */
+void options_help(enum options_program program, struct buf *out); /* the keys only, no heading */
 
 /* sysexits: 64 for a wrong command line, 78 for all else. */
 int options_exit_status(const struct error *error);

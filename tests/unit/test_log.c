@@ -176,22 +176,6 @@ static void test_log__a_line_that_cannot_be_written_is_counted(void **state) {
     log_write(NULL, LOG_ERROR, "no log is no crash", NULL);
 }
 
-static void test_log__names_parse_back(void **state) {
-    struct fixture *fixture = *state;
-    open_log(fixture, LOG_FORMAT_LOGFMT, LOG_INFO);
-    for (int i = LOG_DEBUG; i <= LOG_ERROR; i++) {
-        enum log_level level;
-        assert_true(log_level_parse(log_level_name((enum log_level)i), &level));
-        assert_int_equal(level, i);
-    }
-    enum log_level level;
-    enum log_format format;
-    assert_false(log_level_parse("warn", &level));
-    assert_false(log_format_parse("text", &format));
-    assert_true(log_format_parse("json", &format));
-    assert_int_equal(format, LOG_FORMAT_JSON);
-}
-
 #define LOG_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void) {
@@ -205,7 +189,6 @@ int main(void) {
         LOG_TEST(test_log__an_error_brings_its_kind_code_and_message),
         LOG_TEST(test_log__threads_do_not_mix_lines_on_a_full_pipe),
         LOG_TEST(test_log__a_line_that_cannot_be_written_is_counted),
-        LOG_TEST(test_log__names_parse_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
