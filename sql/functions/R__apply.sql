@@ -65,7 +65,7 @@ DECLARE
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
   c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[];
   d_digest bytea[]; d_outcome text[]; d_fence bigint[]; d_claim uuid[];
-  has_claims boolean := false; claimed text[] := '{}'; has_steps boolean := false; has_resources boolean; has_duplicates boolean := false;
+  has_claims boolean := false; claimed text[] := '{}'; has_steps boolean := false; stampings int := 0; has_resources boolean; has_duplicates boolean := false;
 
   -- Slots: the leases in hand, changed here and written once.
   slots int := 0;
@@ -122,6 +122,10 @@ BEGIN
     END IF;
     c_kind[i] := k; c_cmd[i] := cmd; c_reason[i] := v_reason; c_field[i] := v_field;
     c_name[i] := NULL; c_key[i] := NULL;
+    -- How many commands name resources, or free some (begin): a lone one need not look its stamps up twice.
+    IF cmd = 2 OR p_resource_upto[i] > coalesce(p_resource_upto[i - 1], 0) OR p_table_upto[i] > coalesce(p_table_upto[i - 1], 0) THEN
+      stampings := stampings + 1;
+    END IF;
     IF v_reason IS NULL THEN
       IF cmd = 9 THEN has_claims := true; claimed := claimed || p_kind[i]; ELSE c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
       IF cmd = 4 THEN has_steps := true; END IF;
@@ -297,7 +301,8 @@ BEGIN
         lo := CASE WHEN i = 1 THEN 1 ELSE coalesce(p_resource_upto[i - 1], 0) + 1 END; hi := coalesce(p_resource_upto[i], 0);
         asked := 0;
         IF hi >= lo OR coalesce(p_flag[i], false) THEN
-          SELECT array_agg(DISTINCT p_resource[j]), count(DISTINCT p_resource[j]) INTO targets, v_amount FROM generate_series(lo, hi) AS j;
+          SELECT array_agg(DISTINCT p_resource[j] COLLATE "C") INTO targets FROM generate_series(lo, hi) AS j;
+          v_amount := coalesce(cardinality(targets), 0);
           IF cmd = 0 AND coalesce(p_flag[i], false) THEN
             SELECT targets || array_agg(DISTINCT p_table[j] || '/*') INTO targets
               FROM generate_series(CASE WHEN i = 1 THEN 1 ELSE coalesce(p_table_upto[i - 1], 0) + 1 END, coalesce(p_table_upto[i], 0)) AS j;
@@ -306,7 +311,11 @@ BEGIN
         END IF;
         gone := NULL; passed := '{}'; mine := 0;
         IF asked > 0 THEN
-          SELECT array_agg(DISTINCT x.fence) INTO found FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence IS NOT NULL;
+          IF stampings = 1 THEN
+            found := stamps;
+          ELSE
+            SELECT array_agg(DISTINCT x.fence) INTO found FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence IS NOT NULL;
+          END IF;
           FOREACH f IN ARRAY coalesce(found, '{}') LOOP
             t := array_position(s_fence, f);
             IF t IS NULL THEN
