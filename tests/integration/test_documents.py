@@ -1,0 +1,38 @@
+# ctest: LABEL unit TIMEOUT 60
+"""What the documents list is what there is: facts that tests are named after, named crash points."""
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FACT = re.compile(r"(?<![A-Za-z0-9_-])F([0-9]{1,2})(?![A-Za-z0-9_-])|test_F([0-9]+)_|_F([0-9]+)_")
+
+
+def text_of(*path):
+    return ROOT.joinpath(*path).read_text(encoding="utf-8")
+
+
+def sources(*folders, suffixes=(".c", ".h", ".py", ".sql")):
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in suffixes]
+
+
+def facts_in(path):
+    return {int(next(filter(None, found))) for found in FACT.findall(path.read_text(encoding="utf-8"))}
+
+
+def test_every_fact_that_a_test_names_is_explained():
+    explained = {int(number) for number in re.findall(r"^\| F([0-9]+) \|", text_of("tests", "README.md"), re.M)}
+    named = {number: path.name for path in sources("tests") if path != pathlib.Path(__file__).resolve() for number in facts_in(path)}
+    assert len(named) > 10
+    assert {number: name for number, name in named.items() if number not in explained} == {}
+
+
+def test_code_says_facts_in_words():
+    assert [path.name for path in sources("common", "coordinator", "sql") if facts_in(path)] == []
+
+
+def test_every_crash_point_is_listed():
+    points = {point for path in sources("common", "coordinator", suffixes=(".c",))
+              for point in re.findall(r'CRASH_POINT\("([a-z_.]+)"\)', path.read_text(encoding="utf-8"))}
+    listed = set(re.findall(r"`([a-z]+\.[a-z_]+)`", text_of("CONTRIBUTING.md").split("## Add a crash point")[1]))
+    assert len(points) > 15
+    assert points == {point for point in listed if not point.endswith((".py", ".h"))}
