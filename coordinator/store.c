@@ -122,6 +122,10 @@ static enum store_result judge_refusals(const struct db_result *rows, const stru
     }
     if (answer->lost_count > 0 || standing == 0)
         return STORE_LOST;
+    if (standing != count) {
+        error_set(error, ERROR_FATAL, "invariant", "of %zu claims that were written together %zu stand", count, standing);
+        return STORE_FATAL;
+    }
     for (size_t i = 0; i < count; i++)
         answer->lost_slots[answer->lost_count++] = claims[i].slot_index;
     return STORE_STOOD;
