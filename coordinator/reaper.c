@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 enum {
-    REAP_LIMIT = 1000,          /* leases of one transaction: a few ten ms, so that lanes are not kept waiting longer */
     HOUSEKEEP_MS = 60 * 1000,
     DEADLINE_MS = 20 * 1000,
     HOUSEKEEP_DEADLINE_MS = 120 * 1000, /* dropping a partition may wait for a reader */
@@ -72,6 +71,12 @@ int64_t reaper_parse_payload(const char *payload) {
     return (int64_t)ms * 1000;
 }
 
+int64_t reaper_next_look(int looked, int turned, int64_t next_us, int64_t now_us) {
+    if (looked >= REAPER_LIMIT)
+        return INT64_MIN;
+    return turned == 0 && next_us <= now_us ? now_us + SKIPPED_US : next_us;
+}
+
 /* ---- the connection ---- */
 
 static void drop_connection(struct reaper *reaper) {
@@ -106,10 +111,11 @@ static bool open_connection(struct reaper *reaper, struct error *error) {
 
 /* ---- one look ---- */
 
-static const char reap_sql[] = "SELECT turned, granted, next_check, now FROM lease.reap($1)";
+static const char reap_sql[] = "SELECT turned, granted, next_check, now, looked FROM lease.reap($1)";
 
 struct look {
     int turned, granted;
+    int looked; /* at how many due leases, turned over or not */
     int64_t next_us, now_us;
 };
 
@@ -117,7 +123,7 @@ static bool reap_in_transaction(struct reaper *reaper, struct look *ret_look, st
     struct db_params params;
     struct db_result *rows = NULL;
     db_params_init(&params);
-    db_param_int4(&params, REAP_LIMIT);
+    db_param_int4(&params, REAPER_LIMIT);
     bool is_good = db_query(reaper->db, "reap", reap_sql, &params, &rows, error);
     db_params_release(&params);
     if (!is_good)
@@ -126,6 +132,7 @@ static bool reap_in_transaction(struct reaper *reaper, struct look *ret_look, st
     ret_look->granted = db_int4(rows, 0, 1);
     ret_look->next_us = db_is_null(rows, 0, 2) ? INT64_MAX : db_timestamptz(rows, 0, 2);
     ret_look->now_us = db_timestamptz(rows, 0, 3);
+    ret_look->looked = db_int4(rows, 0, 4);
     db_result_free(rows);
     if (CRASH_POINT("reaper.picked"))
         return error_set(error, ERROR_RETRY, "crash_point", "reaper.picked");
@@ -153,10 +160,7 @@ static bool look_once(struct reaper *reaper, struct error *error) {
         return false;
     reaper->looked_ms = now_ms();
     reaper->offset_us = found.now_us - clock_monotonic_us();
-    bool is_more = found.turned >= REAP_LIMIT;
-    reaper->next_us = is_more ? INT64_MIN : found.next_us;
-    if (!is_more && found.turned == 0 && reaper->next_us <= found.now_us)
-        reaper->next_us = found.now_us + SKIPPED_US;
+    reaper->next_us = reaper_next_look(found.looked, found.turned, found.next_us, found.now_us);
     reaper->options.events.looked(reaper->options.events.context);
     if (found.turned > 0 || found.granted > 0) {
         int64_t late_us = due_us > 0 && due_us < found.now_us ? found.now_us - due_us : 0;

@@ -16,6 +16,8 @@
 
 struct reaper;
 
+enum { REAPER_LIMIT = 1000 }; /* leases of one transaction: a few ten ms, so that lanes are not kept waiting longer */
+
 /* Called in the reaper's thread; must not wait. */
 struct reaper_events {
     void *context;
@@ -45,5 +47,9 @@ void reaper_note(struct reaper *reaper, int64_t expiry_us);
 
 /* The expiry in a notification's payload "<number> <expiry in ms>" as µs; INT64_MAX if it names none. */
 int64_t reaper_parse_payload(const char *payload);
+
+/* When to look again, after a look at `looked` due leases that turned over `turned` and found next_us to be the next lapse (INT64_MAX:
+ * none), by the database's clock; INT64_MIN: at once, there may be more. */
+int64_t reaper_next_look(int looked, int turned, int64_t next_us, int64_t now_us);
 
 #endif

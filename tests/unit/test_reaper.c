@@ -28,7 +28,22 @@ static void test_reaper__a_notification_names_the_earliest_expiry_or_none(void *
             fail_msg("\"%s\"", rows[i].payload);
 }
 
+/* Leases that were renewed are due too, and are no lapses: real ones may stand behind a thousand of them. */
+static void test_reaper__looks_again_at_once_while_there_may_be_more(void **state) {
+    (void)state;
+    enum { NOW = 1000000 };
+    assert_true(reaper_next_look(REAPER_LIMIT, 0, NOW - 1, NOW) == INT64_MIN);
+    assert_true(reaper_next_look(REAPER_LIMIT, REAPER_LIMIT, NOW + 500, NOW) == INT64_MIN);
+    assert_true(reaper_next_look(REAPER_LIMIT - 1, 1, NOW + 500, NOW) == NOW + 500);
+    assert_true(reaper_next_look(0, 0, INT64_MAX, NOW) == INT64_MAX);
+    int64_t skipped = reaper_next_look(0, 0, NOW - 1, NOW); /* somebody else has them locked */
+    assert_true(skipped > NOW && skipped < NOW + 50000);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reaper__a_notification_names_the_earliest_expiry_or_none)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reaper__a_notification_names_the_earliest_expiry_or_none),
+        cmocka_unit_test(test_reaper__looks_again_at_once_while_there_may_be_more),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
