@@ -16,6 +16,7 @@ enum {
     BATCHES_KEPT = 3,       /* one in hand, one filling, one between */
     RETRY_BASE_MS = 20,     /* a deadlock is over in less */
     RETRY_MAXIMUM_MS = 2000, /* a restarted server is noticed within this */
+    TIMEOUTS_MAX = 2,
     RANGES_MAX = 64,        /* halves waiting while one is tried: a batch of 2^63 messages */
 };
 
@@ -29,6 +30,7 @@ struct lane {
     struct store_answer answer;
     size_t outcomes_capacity, slots_capacity;
     struct backoff backoff;
+    int timeouts; /* in a row */
 
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* queued, stopping, nudged, in hand done; CLOCK_MONOTONIC */
@@ -286,11 +288,21 @@ static bool give_up_message(struct batch *batch, struct range range, struct erro
 
 enum progress { PROGRESS_DONE, PROGRESS_AGAIN, PROGRESS_SPLIT, PROGRESS_STOP };
 
+/* What takes too long twice takes too long always: in halves it may not. A commit in doubt among them is found by the taking anew
+ * that a claim of half the batch then leads to. */
+static bool is_too_slow(struct lane *lane, const struct error *error) {
+    bool is_timeout = strcmp(error->code, "57014") == 0 || strcmp(error->code, "db_deadline") == 0;
+    lane->timeouts = is_timeout ? lane->timeouts + 1 : 0;
+    return lane->timeouts >= TIMEOUTS_MAX;
+}
+
 /* One try of one range. */
 static enum progress try_range(struct lane *lane, struct batch *batch, struct range range, struct error *error) {
     size_t left = batch_drop_outdated(batch, range.from, range.upto);
-    if (left == 0)
+    if (left == 0) {
+        lane->options.events.works(lane->options.events.context, lane); /* at least there is nothing left that does not */
         return PROGRESS_DONE;
+    }
     if (is_stopping(lane))
         return PROGRESS_STOP;
     enum store_result result = STORE_RETRY;
@@ -304,6 +316,7 @@ static enum progress try_range(struct lane *lane, struct batch *batch, struct ra
     switch (result) {
     case STORE_DONE:
         backoff_reset(&lane->backoff);
+        lane->timeouts = 0;
         lane->options.events.works(lane->options.events.context, lane);
         finish_range(lane, batch, range, begun_us);
         return PROGRESS_DONE;
@@ -319,7 +332,10 @@ static enum progress try_range(struct lane *lane, struct batch *batch, struct ra
         return give_up_message(batch, range, error) ? PROGRESS_AGAIN : PROGRESS_STOP;
     case STORE_RETRY:
         wait_before_retry(lane, error);
-        return PROGRESS_AGAIN;
+        if (!is_too_slow(lane, error) || left == 1)
+            return PROGRESS_AGAIN;
+        lane->timeouts = 0;
+        return PROGRESS_SPLIT;
     case STORE_FATAL:
         break;
     }

@@ -23,6 +23,7 @@ struct script {
     struct buf log;             /* what was done, as text: "apply 10..19" … */
     int64_t poison;             /* the database refuses this offset's data; -1: none */
     int refuses_dead_letters;
+    size_t slow_above;          /* more messages than this run into the statement timeout; 0: none do */
     int failures_left;          /* passing failures to come */
     int in_doubt_left;          /* commits that happen and are reported as failures */
     int64_t next[4];            /* consumed offsets by partition */
@@ -65,6 +66,13 @@ static bool has_poison(const struct script *script, const struct batch *batch, s
     return false;
 }
 
+static size_t live_count(const struct batch *batch, size_t from, size_t upto) {
+    size_t live = 0;
+    for (size_t i = from; i < upto; i++)
+        live += !batch->entries[i].is_dropped;
+    return live;
+}
+
 static enum store_result apply_scripted(struct script *script, struct batch *batch, size_t from, size_t upto,
                                         struct store_answer *answer, struct error *error) {
     struct batch_claim claims[8];
@@ -93,6 +101,10 @@ static enum store_result apply_scripted(struct script *script, struct batch *bat
     if (script->failures_left > 0) {
         script->failures_left--;
         error_set(error, ERROR_RETRY, "40P01", "deadlock");
+        return STORE_RETRY;
+    }
+    if (script->slow_above > 0 && live_count(batch, from, upto) > script->slow_above) {
+        error_set(error, ERROR_RETRY, "57014", "canceling statement due to statement timeout");
         return STORE_RETRY;
     }
     if (has_poison(script, batch, from, upto)) {
@@ -126,9 +138,7 @@ static enum store_result scripted_apply(void *context, struct batch *batch, size
         pthread_cond_wait(&script->changed, &script->mutex);
     script->is_in_apply = false;
     enum store_result result = apply_scripted(script, batch, from, upto, answer, error);
-    size_t live = 0;
-    for (size_t i = from; i < upto; i++)
-        live += !batch->entries[i].is_dropped;
+    size_t live = live_count(batch, from, upto);
     static const char *const words[] = {"done", "lost", "stood", "retry", "rejected", "fatal"};
     note(script, "%zu %s", live, words[result]);
     pthread_mutex_unlock(&script->mutex);
@@ -340,6 +350,15 @@ static void test_lane__halves_until_the_one_refused_message_is_a_dead_letter(voi
                         "1 done, 8 rejected, 4 done, 4 rejected, 2 rejected, 1 done, 1 rejected, 1 done, 2 done");
 }
 
+static void test_lane__a_batch_that_takes_too_long_twice_is_halved(void **state) {
+    struct stage *stage = *state;
+    stage->script.slow_above = 2;
+    put_one_batch(stage, 0, 8);
+    wait_for(stage, &stage->script.committed, 9);
+    assert_string_equal(buf_text(&stage->script.log),
+                        "1 done, 8 retry, 8 retry, 4 retry, 4 retry, 2 done, 2 done, 4 retry, 4 retry, 2 done, 2 done");
+}
+
 static void test_lane__a_refused_dead_letter_stops_it(void **state) {
     struct stage *stage = *state;
     stage->script.poison = 0;
@@ -457,6 +476,7 @@ int main(void) {
         TEST(test_lane__a_passing_failure_repeats_the_same_batch),
         TEST(test_lane__a_commit_in_doubt_that_happened_is_not_done_again),
         TEST(test_lane__halves_until_the_one_refused_message_is_a_dead_letter),
+        TEST(test_lane__a_batch_that_takes_too_long_twice_is_halved),
         TEST(test_lane__a_refused_dead_letter_stops_it),
         TEST(test_lane__a_broken_invariant_stops_it),
         TEST(test_lane__a_refused_claim_drops_only_that_partition),
