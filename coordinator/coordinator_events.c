@@ -14,19 +14,33 @@ static bool is_of_database(const struct error *error) {
            strcmp(error->code, "55P03") != 0;
 }
 
-static void note_database_works(struct coordinator *coordinator) {
+enum { BIT_REAPER = 0, LANE_BITS = 63 };
+
+static int bit_of_lane(const struct coordinator *coordinator, const struct lane *lane) {
+    for (size_t i = 0; i < coordinator->lane_count; i++)
+        if (coordinator->lane_pointers[i] == lane)
+            return 1 + (int)(i % LANE_BITS);
+    return 1;
+}
+
+/* It works when all say so who have found that it does not: the reaper's looks succeed on a server that refuses to write. */
+static void note_database_works(struct coordinator *coordinator, int bit) {
+    uint64_t mask = ~(UINT64_C(1) << bit);
+    if ((atomic_fetch_and(&coordinator->in_trouble, mask) & mask) != 0)
+        return;
     if (atomic_exchange(&coordinator->away_since_ms, 0) != 0)
         log_write(&coordinator->log, LOG_INFO, "the database answers again", NULL);
     status_meet(coordinator->status, STATUS_DATABASE);
 }
 
-static void note_retry(struct coordinator *coordinator, const char *what, const struct error *error) {
+static void note_retry(struct coordinator *coordinator, const char *what, int bit, const struct error *error) {
     counts_add_of(coordinator->counts, COUNT_RETRIES, what, 1);
     /* Two lanes that met are nothing to look after. */
     bool is_conflict = strncmp(error->code, "40", 2) == 0 || strcmp(error->code, "55P03") == 0;
     log_error(&coordinator->log, is_conflict ? LOG_INFO : LOG_WARNING, "trying again", error, "what", what, NULL);
     if (!is_of_database(error))
         return;
+    atomic_fetch_or(&coordinator->in_trouble, UINT64_C(1) << bit);
     int64_t never = 0;
     atomic_compare_exchange_strong(&coordinator->away_since_ms, &never, clock_monotonic_us() / 1000);
     status_miss(coordinator->status, STATUS_DATABASE, "%s: %s", what, error->message);
@@ -67,12 +81,11 @@ static void on_lane_has_room(void *context, struct lane *lane) {
 }
 
 static void on_lane_retries(void *context, struct lane *lane, const struct error *error) {
-    note_retry(context, lane_name(lane), error);
+    note_retry(context, lane_name(lane), bit_of_lane(context, lane), error);
 }
 
 static void on_lane_works(void *context, struct lane *lane) {
-    (void)lane;
-    note_database_works(context);
+    note_database_works(context, bit_of_lane(context, lane));
 }
 
 static void on_lane_failed(void *context, struct lane *lane, const struct error *error) {
@@ -93,14 +106,14 @@ static void on_reaper_looked(void *context) {
     struct coordinator *coordinator = context;
     status_beat(coordinator->reaper_pulse);
     status_meet(coordinator->status, STATUS_REAPER);
-    note_database_works(coordinator);
+    note_database_works(coordinator, BIT_REAPER);
 }
 
 static void on_reaper_retries(void *context, const struct error *error) {
     struct coordinator *coordinator = context;
     status_beat(coordinator->reaper_pulse);
     status_miss(coordinator->status, STATUS_REAPER, "%s", error->message);
-    note_retry(coordinator, "reaper", error);
+    note_retry(coordinator, "reaper", BIT_REAPER, error);
 }
 
 static void on_reaper_failed(void *context, const struct error *error) {
@@ -140,7 +153,7 @@ static void on_kafka_works(void *context) {
 }
 
 static void on_intake_retries(void *context, const struct error *error) {
-    note_retry(context, "intake", error);
+    note_retry(context, "intake", BIT_REAPER, error);
 }
 
 static void on_partitions(void *context, size_t assigned, size_t halted, const struct partition *one_halted) {

@@ -64,6 +64,7 @@ struct coordinator {
     _Atomic bool is_stopping;
     _Atomic bool has_relay, has_reaper, has_intake; /* the pointers above may be used by the lanes' events */
     _Atomic int64_t away_since_ms; /* 0 while PostgreSQL answers */
+    _Atomic uint64_t in_trouble;   /* who has trouble with it: bit 0 the reaper or the intake, the others the lanes */
     pthread_mutex_t failure_mutex;
     struct error failure; /* the first; kind NONE while there is none */
 };
