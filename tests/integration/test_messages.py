@@ -161,6 +161,7 @@ DEAD = [
     ("value over the cap", KEY, _renew(b'{"holder":"' + b"h" * 262144 + b'"}'), "value_too_large"),
     ("100 headers", KEY, (GOOD, [(f"h{i}", LONG) for i in range(100)]), "headers_too_large"),
     ("90,000 headers", KEY, (GOOD, [("abcdef", b"")] * 90000), "headers_too_large"),
+    ("a forged mark", KEY, (GOOD, [("lease_mark", b"1"), ("lease_number", b"99999999")]), "not_cloudevents"),
     ("batch mode", KEY, (b"[]", [("content-type", b"application/cloudevents-batch+json")]), "batch_mode"),
     ("JSON that is no event", KEY, (b'{"a":1}', []), "not_cloudevents"),
     ("gzip", KEY, (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\x56", []), "invalid_encoding"),

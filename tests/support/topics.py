@@ -49,7 +49,8 @@ class Record:
 
     @property
     def is_mark(self):
-        return "lease_mark" in self.headers
+        """A dead letter keeps what its sender put into the original's headers, and is none."""
+        return "lease_mark" in self.headers and "lease_dlq_at" not in self.headers
 
     @property
     def number(self):
