@@ -90,6 +90,25 @@ static int find_hosts(PGconn *connection, struct conninfo_override hosts[HOSTS_M
     return count;
 }
 
+/* What libpq quotes of a conninfo that it cannot read may be a piece of a password with a space in it. A quoted "=" stays. */
+static void drop_quoted(char *line) {
+    char *to = line;
+    for (const char *from = line; *from != '\0';) {
+        *to++ = *from;
+        if (*from++ != '"')
+            continue;
+        bool is_sign = from[0] == '=' && from[1] == '"';
+        const char *end = strchr(from, '"');
+        if (is_sign)
+            *to++ = '=';
+        if (end == NULL)
+            break;
+        *to++ = '"';
+        from = end + 1;
+    }
+    *to = '\0';
+}
+
 /*
  * libpq's asynchronous connect tries the hosts in turn but has no deadline for each, so that a silent first host
  * would eat all the time. With several hosts each gets its share.
@@ -108,6 +127,7 @@ bool db_open_connection(const struct db_options *options, PGconn **ret_connectio
         PQconninfoFree(parsed);
         if (!is_readable) {
             PQfinish(connection);
+            drop_quoted(line);
             return error_set(error, ERROR_FATAL, "db_conninfo", "connect: %s", line);
         }
         error_set(error, ERROR_RETRY, "db_lost", "connect: %s", line);

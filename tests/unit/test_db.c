@@ -82,13 +82,15 @@ static void test_db__an_empty_array_has_no_dimension(void **state)
 static void test_db__a_conninfo_that_cannot_be_read_is_fatal(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "host=localhost port", "host=localhost nonsense=1", "host=localhost sslmode=maybe" };
+    static const char *const bad[] = { "host=localhost port", "host=localhost nonsense=1", "host=localhost sslmode=maybe",
+        "host=localhost password=one secret", "password=one secret=two", "host=localhost port=secret", "postgresql://u:secret%zz@h/d" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct error error = { 0 };
         struct db *db = NULL;
         assert_false(db_connect(&(struct db_options){ .conninfo = bad[i], .connect_ms = 1000 }, &db, &error));
         assert_int_equal(error.kind, ERROR_FATAL);
         assert_string_equal(error.code, "db_conninfo");
+        assert_null(strstr(error.message, "secret"));
     }
 }
 
