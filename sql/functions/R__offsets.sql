@@ -36,7 +36,7 @@ $$;
 CREATE OR REPLACE FUNCTION lease.claim_offsets(p_topic text[], p_partition int[], p_epoch bigint[], p_expected bigint[], p_next bigint[],
   p_last_offset bigint[], p_last_timestamp bigint[], p_last_checksum bigint[])
 RETURNS TABLE (topic text, partition int, epoch bigint, next_offset bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   is_lost boolean := false; r record;

@@ -7,7 +7,7 @@ SET LOCAL ROLE lease_owner;
 -- Locks: due leases (SKIP LOCKED), then as lease.apply. Leases without an expiry are never due.
 CREATE OR REPLACE FUNCTION lease.reap(p_limit int, p_at timestamptz DEFAULT NULL)
 RETURNS TABLE (turned int, granted int, last_number bigint, next_check timestamptz, now timestamptz, looked int)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_kind text[]; v_lease text[]; v_cut timestamptz := coalesce(p_at, clock_timestamp());

@@ -46,7 +46,7 @@ $$;
 -- The journal after p_after, in order: at most p_limit rows, and no more once they come to p_bytes (always at least one).
 CREATE OR REPLACE FUNCTION lease.relay_read(p_epoch bigint, p_after bigint, p_limit int, p_bytes int)
 RETURNS SETOF lease.journal
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_upto bigint;
@@ -75,7 +75,7 @@ $$;
 
 -- Everything up to p_published is acknowledged by the broker; the output partitions were read up to these offsets. Appends.
 CREATE OR REPLACE FUNCTION lease.relay_advance(p_epoch bigint, p_published bigint, p_topics text[], p_partitions int[], p_offsets bigint[])
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   PERFORM lease.assert_relay(p_epoch);
   INSERT INTO lease.relay_progress (epoch, published, topics, partitions, offsets, at)
