@@ -18,7 +18,7 @@ $$;
 -- Outcomes, in precedence: see lease.outcome; which command meets which in which condition: see lease.transition.
 --
 -- Locks, in this order: shared advisory lock against a switch of the deduplication slot; leases named by the batch, by key;
--- leases found through stamps (SKIP LOCKED; locked means busy); then the clock; resource rows (lock_timeout 1 ms, busy); demand
+-- leases found through stamps (SKIP LOCKED; locked means busy); then the clock; resource rows (lock_timeout 1 ms, or 100 ms where no row is locked; busy); demand
 -- rows by key; the journal's advisory lock, held to the commit; demand and ready items (SKIP LOCKED).
 --
 -- Errors: LE001 another server than the one whose fences these are. LE003 the clock went back. 40001 another lane got in
@@ -54,7 +54,10 @@ DECLARE
   due_max constant int := 200;
 
   n int := coalesce(cardinality(p_kind), 0);
-  v_patience text := current_setting('lock_timeout');
+  lock_timeout_before constant text := current_setting('lock_timeout');
+  patience_short constant text := '1ms';
+  patience_long constant text := '100ms';   -- a process that was making room may have lost its processor for a moment
+  v_patience text;
   v_at timestamptz;
   rules text[];
 
@@ -347,25 +350,44 @@ BEGIN
           IF asked > 0 THEN
             -- A stamp leaves a value only while that value is known to be dead: one conditional update, whose condition needs
             -- no look at another table when it is evaluated again behind a lock.
-            BEGIN
-              PERFORM set_config('lock_timeout', '1ms', true);
-              UPDATE lease.resource x SET fence = f
-               WHERE x.resource = ANY (targets) AND (x.fence IS NULL OR x.fence = ANY (gone));
-              GET DIAGNOSTICS stamped = ROW_COUNT;
-              IF stamped + mine < asked THEN
-                INSERT INTO lease.resource (resource, fence)
-                SELECT u, f FROM unnest(targets) AS u ORDER BY u
-                ON CONFLICT DO NOTHING;
-                GET DIAGNOSTICS inserted = ROW_COUNT;
-                stamped := stamped + inserted;
-              END IF;
-              IF stamped + mine <> asked THEN
-                RAISE EXCEPTION 'a resource was taken in between' USING ERRCODE = '55P03';
-              END IF;
-              PERFORM set_config('lock_timeout', v_patience, true);
-            EXCEPTION WHEN lock_not_available THEN
-              v_outcome := 'busy';
-            END;
+            -- Nobody's row is waited for. But the wait may have been for the end of the table, where lanes make room one after the other:
+            -- if all rows can be locked, it is tried once more with a little patience.
+            v_patience := patience_short;
+            LOOP
+              BEGIN
+                IF v_patience <> patience_short
+                   AND (SELECT count(*) FROM (SELECT FROM lease.resource x WHERE x.resource = ANY (targets) FOR NO KEY UPDATE SKIP LOCKED) q)
+                       < (SELECT count(*) FROM lease.resource x WHERE x.resource = ANY (targets)) THEN
+                  RAISE EXCEPTION 'a resource is in other hands' USING ERRCODE = 'object_in_use';
+                END IF;
+                PERFORM set_config('lock_timeout', v_patience, true);
+                UPDATE lease.resource x SET fence = f
+                 WHERE x.resource = ANY (targets) AND (x.fence IS NULL OR x.fence = ANY (gone));
+                GET DIAGNOSTICS stamped = ROW_COUNT;
+                IF stamped + mine < asked THEN
+                  INSERT INTO lease.resource (resource, fence)
+                  SELECT u, f FROM unnest(targets) AS u ORDER BY u
+                  ON CONFLICT DO NOTHING;
+                  GET DIAGNOSTICS inserted = ROW_COUNT;
+                  stamped := stamped + inserted;
+                END IF;
+                IF stamped + mine <> asked THEN
+                  RAISE EXCEPTION 'a resource was taken in between' USING ERRCODE = 'object_in_use';
+                END IF;
+                PERFORM set_config('lock_timeout', lock_timeout_before, true);
+                EXIT;
+              EXCEPTION
+                WHEN object_in_use THEN
+                  v_outcome := 'busy';
+                  EXIT;
+                WHEN lock_not_available THEN
+                  IF v_patience = patience_long THEN
+                    v_outcome := 'busy';
+                    EXIT;
+                  END IF;
+                  v_patience := patience_long;
+              END;
+            END LOOP;
           END IF;
           IF v_outcome <> 'busy' THEN
             FOREACH t IN ARRAY passed LOOP
