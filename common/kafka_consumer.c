@@ -26,7 +26,8 @@ enum {
     CONSUMER_QUEUE_KBYTES = 4096,
     CONSUMER_PARTITIONS = 32,  /* what the byte bound is divided by: about as many as one coordinator has */
     CONSUMER_PARTITION_KBYTES_MIN = 64,
-    CONSUMER_RUN = 100,        /* records from one partition before the next one's turn */
+    CONSUMER_RUN = 100,        /* records from one partition before the next one's turn … */
+    CONSUMER_RUN_BYTES = 65536, /* … or bytes: a backlog of large ones must not keep others out of a queue that is often full */
     CONSUMER_SERVE_US = 2000,  /* while records flow, rebalances are looked for this often */
     CONSUMER_STATE_MS = 100,   /* while none flow, waits are cut to this: max.poll stays far away */
 };
@@ -53,7 +54,7 @@ struct kafka_consumer {
     int64_t served_us;             /* when it was last looked at */
     struct slot *slots;
     size_t slot_count, slot_capacity;
-    size_t turn, run;              /* whose turn it is, and how many it has had */
+    size_t turn, run, run_bytes;   /* whose turn it is, and how much it has had */
     rd_kafka_message_t *current;   /* what the last view points into */
     size_t nudge_messages;         /* half of a partition's read ahead */
     bool is_nudge_due;
@@ -443,23 +444,31 @@ static void slot_count_taken(struct kafka_consumer *consumer, struct slot *slot,
     }
 }
 
-/* The next record of a partition that is neither paused nor empty. Each has its turn. */
+static rd_kafka_message_t *slot_take(struct kafka_consumer *consumer, struct slot *slot) {
+    if (!slot->is_fetching || slot->is_paused)
+        return NULL;
+    rd_kafka_message_t *record = rd_kafka_consume_queue(slot->queue, 0);
+    slot_count_taken(consumer, slot, record == NULL);
+    return record;
+}
+
+/* The next record of a partition that is neither paused nor empty. Each has its turn, which ends after so many records or bytes;
+ * a look that finds nothing changes nothing, so that whoever stands behind a busy partition comes next after it. */
 static rd_kafka_message_t *consumer_take(struct kafka_consumer *consumer) {
-    for (size_t looked = 0; consumer->slot_count > 0 && looked <= consumer->slot_count; looked++) {
-        if (consumer->turn >= consumer->slot_count)
-            consumer->turn = 0;
-        struct slot *slot = &consumer->slots[consumer->turn];
-        if (slot->is_fetching && !slot->is_paused && consumer->run < CONSUMER_RUN) {
-            rd_kafka_message_t *record = rd_kafka_consume_queue(slot->queue, 0);
-            slot_count_taken(consumer, slot, record == NULL);
-            if (record) {
-                slot->taken++;
-                consumer->run++;
-                return record;
-            }
-        }
-        consumer->turn++;
-        consumer->run = 0;
+    bool is_over = consumer->run >= CONSUMER_RUN || consumer->run_bytes >= CONSUMER_RUN_BYTES;
+    for (size_t looked = is_over ? 1 : 0; consumer->slot_count > 0 && looked <= consumer->slot_count; looked++) {
+        size_t index = (consumer->turn + looked) % consumer->slot_count;
+        struct slot *slot = &consumer->slots[index];
+        rd_kafka_message_t *record = slot_take(consumer, slot);
+        if (!record)
+            continue;
+        if (looked > 0)
+            consumer->run = consumer->run_bytes = 0;
+        consumer->turn = index;
+        consumer->run++;
+        consumer->run_bytes += record->key_len + record->len;
+        slot->taken++;
+        return record;
     }
     return NULL;
 }
