@@ -37,6 +37,7 @@ struct batch {
     struct batch_slot *slots;
     size_t slot_count, slot_capacity;
     size_t bytes; /* raw records and decoded commands */
+    size_t work;  /* what it asks of the database, counted in ordinary messages; see batch_work_of */
     struct batch_chunk *chunks;
     struct batch *next; /* for whoever queues it */
 };
@@ -49,6 +50,10 @@ void batch_reset(struct batch *batch); /* empty; a bounded part of its memory is
  * it has noted the attempt. The partition's epoch and handed offset are those of its current taking. */
 void batch_add(struct batch *batch, struct partition *partition, const struct message *message,
                struct command *take_command);
+
+/* How many ordinary messages it takes to keep the database as busy as this command does: a cover of thousands of resources must
+ * not be one among a thousand in a transaction, nor in a queue that others stand in. NULL: not decoded, 1. */
+size_t batch_work_of(const struct command *command);
 
 /* What claim_offsets is to be told for the entries [from, upto) that are not dropped. */
 struct batch_claim {

@@ -26,7 +26,7 @@ struct range {
 
 struct lane {
     struct lane_options options;
-    size_t low_messages, low_bytes;
+    size_t low_work, low_bytes;
     struct store_answer answer;
     size_t outcomes_capacity, slots_capacity;
     struct backoff backoff;
@@ -37,7 +37,7 @@ struct lane {
     struct batch *first, *last; /* queued; the intake fills the last */
     struct batch *spare;
     int spares;
-    size_t queued_messages, queued_bytes;
+    size_t queued_messages, queued_work, queued_bytes;
     bool was_full;
     bool is_in_hand;
     uint64_t done; /* batches that left the hand */
@@ -59,7 +59,7 @@ static struct batch *take_spare(struct lane *lane) {
 }
 
 static bool is_batch_full(const struct lane *lane, const struct batch *batch) {
-    return batch->count >= lane->options.batch_messages || batch->bytes >= lane->options.batch_bytes;
+    return batch->work >= lane->options.batch_messages || batch->bytes >= lane->options.batch_bytes;
 }
 
 static struct batch *batch_to_fill(struct lane *lane) {
@@ -75,21 +75,22 @@ static struct batch *batch_to_fill(struct lane *lane) {
 }
 
 static bool is_above_marks(const struct lane *lane) {
-    return lane->queued_messages >= lane->options.queue_messages || lane->queued_bytes >= lane->options.queue_bytes;
+    return lane->queued_work >= lane->options.queue_messages || lane->queued_bytes >= lane->options.queue_bytes;
 }
 
 static bool is_below_marks(const struct lane *lane) {
-    return lane->queued_messages <= lane->low_messages && lane->queued_bytes <= lane->low_bytes;
+    return lane->queued_work <= lane->low_work && lane->queued_bytes <= lane->low_bytes;
 }
 
 bool lane_put(struct lane *lane, struct partition *partition, const struct message *message,
               struct command *take_command) {
     pthread_mutex_lock(&lane->mutex);
     struct batch *batch = batch_to_fill(lane);
-    size_t before = batch->bytes;
+    size_t bytes_before = batch->bytes, work_before = batch->work;
     batch_add(batch, partition, message, take_command);
     lane->queued_messages++;
-    lane->queued_bytes += batch->bytes - before;
+    lane->queued_work += batch->work - work_before;
+    lane->queued_bytes += batch->bytes - bytes_before;
     bool is_wanted = !lane->is_in_hand && (batch->count == 1 || is_batch_full(lane, batch));
     bool is_full = is_above_marks(lane);
     lane->was_full |= is_full;
@@ -175,6 +176,7 @@ static struct batch *take_batch(struct lane *lane) {
             lane->last = NULL;
         batch->next = NULL;
         lane->queued_messages -= batch->count;
+        lane->queued_work -= batch->work;
         lane->queued_bytes -= batch->bytes;
         lane->is_in_hand = true;
         has_room = lane->was_full && is_below_marks(lane);
@@ -503,7 +505,7 @@ struct lane_store lane_store_of(struct store *store) {
 struct lane *lane_new(const struct lane_options *options) {
     struct lane *lane = memory_alloc(sizeof *lane);
     lane->options = *options;
-    lane->low_messages = options->queue_messages / 2;
+    lane->low_work = options->queue_messages / 2;
     lane->low_bytes = options->queue_bytes / 2;
     backoff_init(&lane->backoff, RETRY_BASE_MS, RETRY_MAXIMUM_MS, (uint64_t)clock_monotonic_us() ^ (uintptr_t)lane);
     pthread_mutex_init(&lane->mutex, NULL);

@@ -59,9 +59,9 @@ struct lane_options {
     void (*decode)(void *context, const struct message *message, struct command *ret_command);
     void *decode_context;
     struct log *log;
-    size_t batch_messages, batch_bytes;
+    size_t batch_messages, batch_bytes;  /* messages by their work: batch_work_of */
     int batch_wait_ms;                   /* linger for a fuller batch; 0: none */
-    size_t queue_messages, queue_bytes;  /* high-water marks; the low ones are half */
+    size_t queue_messages, queue_bytes;  /* high-water marks, likewise; the low ones are half */
 };
 
 struct lane *lane_new(const struct lane_options *options); /* starts the thread */

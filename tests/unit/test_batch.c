@@ -100,6 +100,27 @@ static void test_batch__dropping_one_slot_leaves_the_others(void **state) {
     partition_free(two);
 }
 
+/* A cover of thousands must not be one among a thousand. */
+static void test_batch__counts_resources_as_work(void **state) {
+    (void)state;
+    struct partition *one = taken("a.events", 1, 4, 0);
+    struct batch *batch = batch_new();
+    const struct message message = {.topic = one->topic, .partition = 1, .key = "key", .key_size = 3};
+    struct command renewal = {0}, cover = {.resource_count = 10000};
+    assert_int_equal(batch_work_of(NULL), 1);
+    assert_int_equal(batch_work_of(&renewal), 1);
+    size_t work = batch_work_of(&cover);
+    assert_true(work >= 1000); /* a whole batch, as batches are by default */
+    cover.resource_count = 0;  /* there is no list behind it */
+    batch_add(batch, one, &message, &renewal);
+    batch_add(batch, one, &message, &cover);
+    assert_int_equal(batch->work, 2);
+    batch_reset(batch);
+    assert_int_equal(batch->work, 0);
+    batch_free(batch);
+    partition_free(one);
+}
+
 static void test_batch__keeps_a_copy_of_key_value_and_headers(void **state) {
     (void)state;
     struct partition *one = taken("a.events", 1, 4, 0);
@@ -169,6 +190,7 @@ int main(void) {
         cmocka_unit_test(test_batch__halves_claim_one_after_the_other),
         cmocka_unit_test(test_batch__a_partition_taken_anew_has_a_claim_of_its_own),
         cmocka_unit_test(test_batch__dropping_one_slot_leaves_the_others),
+        cmocka_unit_test(test_batch__counts_resources_as_work),
         cmocka_unit_test(test_batch__keeps_a_copy_of_key_value_and_headers),
         cmocka_unit_test(test_batch__a_null_value_stays_null),
         cmocka_unit_test(test_batch__reset_empties_it_and_it_can_be_filled_again),
