@@ -105,10 +105,13 @@ bool db_set_from_result(struct db *db, const PGresult *result, const char *what,
     const char *table = PQresultErrorField(result, PG_DIAG_TABLE_NAME);
     const char *detail = db->show_server_text ? PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL) : NULL;
     bool shows = db->show_server_text || is_text_safe(state);
-    return error_set(error, db_error_kind(state), state, "%s: SQLSTATE %s%s%s%s%s%s%s%s%s", what, state,
+    /* Our own functions' hints say what to do: an operator who reads the log must not have to look it up. */
+    const char *hint = strncmp(state, "LE", 2) == 0 ? PQresultErrorField(result, PG_DIAG_MESSAGE_HINT) : NULL;
+    return error_set(error, db_error_kind(state), state, "%s: SQLSTATE %s%s%s%s%s%s%s%s%s%s%s", what, state,
                      shows && text ? ": " : "", shows && text ? text : "",
                      constraint ? ", constraint " : "", constraint ? constraint : "",
-                     table ? ", table " : "", table ? table : "", detail ? ": " : "", detail ? detail : "");
+                     table ? ", table " : "", table ? table : "", detail ? ": " : "", detail ? detail : "",
+                     hint ? ". " : "", hint ? hint : "");
 }
 
 int db_error_position(const struct db *db) {
