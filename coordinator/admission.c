@@ -7,6 +7,7 @@
 #include "common/db.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ struct admission {
     int64_t witness_at_ms; /* when the look at the topics began; 0: none yet */
     int64_t number, fence;
     bool has_admitted;
+    char known[128]; /* the server last admitted to, and its last jump */
 };
 
 struct verdict {
@@ -101,11 +103,28 @@ static bool jump(struct admission *admission, struct db *db, const struct verdic
     return true;
 }
 
+/* Two promotions of one history can come to the same timeline number: the moment of the last jump tells them apart. */
+static const char known_sql[] = "SELECT concat_ws('/', system_identifier, timeline, jumped_at) FROM lease.server_identity";
+
+/* Another coordinator may have jumped: whether we did tells nothing about whether the server is the one we knew. */
+static bool note_server(struct admission *admission, struct db *db, struct error *error) {
+    struct db_result *rows = NULL;
+    if (!db_query(db, NULL, known_sql, NULL, &rows, error))
+        return false;
+    const char *known = db_rows(rows) > 0 ? db_text(rows, 0, 0, NULL) : "";
+    bool is_same = strcmp(admission->known, known) == 0;
+    snprintf(admission->known, sizeof admission->known, "%s", known);
+    db_result_free(rows);
+    if (!is_same && admission->has_admitted && admission->options.moved != NULL)
+        admission->options.moved(admission->options.moved_context);
+    return true;
+}
+
 static bool admit(struct admission *admission, struct db *db, int64_t since_ms, struct error *error) {
     struct verdict verdict = {0};
     if (!look_at_topics(admission, since_ms, error) || !check_server(admission, db, &verdict, error))
         return false;
-    return !verdict.is_jump_needed || jump(admission, db, &verdict, error);
+    return (!verdict.is_jump_needed || jump(admission, db, &verdict, error)) && note_server(admission, db, error);
 }
 
 bool admission_admit(void *context, struct db *db, int64_t since_ms, struct error *error) {

@@ -27,6 +27,10 @@ struct admission_options {
     /* How far the topics have come: witness_read in the daemon, something else in tests. */
     bool (*read_witness)(const struct kafka_settings *kafka, const char *topic_prefix, const char *group, int timeout_ms,
                          int64_t *ret_number, int64_t *ret_fence, bool *ret_empty, struct error *error);
+    /* Called when a connection was admitted to another server or timeline than the last one, or after a jump: consumed offsets
+     * may have gone back with everything else. One call at a time, in the thread that connects. NULL: nobody wants to know. */
+    void (*moved)(void *context);
+    void *moved_context;
 };
 
 /* Borrows everything in options. */

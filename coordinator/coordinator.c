@@ -158,6 +158,8 @@ struct coordinator *coordinator_new(const struct options *options) {
         .is_throwaway = options->throwaway,
         .log = &coordinator->log,
         .read_witness = witness_read,
+        .moved = coordinator_on_moved,
+        .moved_context = coordinator,
     };
     coordinator->admission = admission_new(&admission);
     return coordinator;

@@ -67,6 +67,12 @@ static void wake_intake(struct coordinator *coordinator) {
         intake_wake(coordinator->intake);
 }
 
+void coordinator_on_moved(void *context) {
+    struct coordinator *coordinator = context;
+    if (atomic_load(&coordinator->has_intake))
+        intake_retake(coordinator->intake);
+}
+
 static void on_refused(void *context, struct lane *lane, const struct partition *partition) {
     struct coordinator *coordinator = context;
     (void)lane;

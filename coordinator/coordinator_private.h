@@ -85,6 +85,7 @@ struct reaper_events coordinator_reaper_events(struct coordinator *coordinator);
 struct intake_events coordinator_intake_events(struct coordinator *coordinator);
 int64_t coordinator_away_since_ms(void *coordinator); /* since when PostgreSQL does not answer, 0 while it does */
 void coordinator_on_kafka_log(void *coordinator, int level, const char *facility, const char *text);
+void coordinator_on_moved(void *coordinator); /* the admission's: another server, or after a jump */
 void coordinator_on_relay_failed(void *coordinator, const struct error *error);
 
 #endif

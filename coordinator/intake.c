@@ -89,6 +89,11 @@ void intake_wake(struct intake *intake) {
     pthread_mutex_unlock(&intake->consumer_mutex);
 }
 
+void intake_retake(struct intake *intake) {
+    atomic_store(&intake->is_retake_due, true);
+    intake_wake(intake);
+}
+
 /* ---- reading ---- */
 
 static void pause_lane(struct intake *intake, const struct lane *lane, bool is_paused) {
@@ -212,6 +217,21 @@ static void look_at_refusals(struct intake *intake) {
     }
 }
 
+static void retake_all_if_due(struct intake *intake) {
+    if (!atomic_exchange(&intake->is_retake_due, false))
+        return;
+    log_write(intake->options.log, LOG_WARNING, "another server: partitions are taken anew", NULL);
+    for (size_t i = 0; i < intake->partition_count; i++) {
+        struct partition *partition = intake->partitions[i];
+        if (partition->state != PARTITION_RUNNING)
+            continue;
+        intake_stop_fetching(intake, partition);
+        partition_invalidate(partition);
+        atomic_store(&partition->committed, PARTITION_NEVER);
+        intake_retake_later(intake, partition, 0);
+    }
+}
+
 static void probe_kafka(struct intake *intake) {
     if (!intake->is_kafka_failing || intake_now_ms() < intake->probe_at_ms)
         return;
@@ -235,6 +255,7 @@ static int ms_until_timer(const struct intake *intake) {
 static bool turn(struct intake *intake, struct error *error) {
     intake->options.events.beat(intake->options.events.context);
     look_at_refusals(intake);
+    retake_all_if_due(intake);
     if (!intake_take_pending(intake, error))
         return false;
     resume_lanes(intake);
@@ -317,6 +338,7 @@ struct intake *intake_new(const struct intake_options *options) {
     intake->options = *options;
     intake->tallies = memory_alloc_array(options->topic_count, sizeof *intake->tallies);
     atomic_init(&intake->is_stopping, false);
+    atomic_init(&intake->is_retake_due, false);
     atomic_init(&intake->drain_ms, 0);
     pthread_mutex_init(&intake->consumer_mutex, NULL);
     backoff_init(&intake->backoff, RETRY_BASE_MS, RETRY_MAXIMUM_MS, (uint64_t)clock_monotonic_us());

@@ -77,4 +77,8 @@ void intake_free(struct intake *intake);
 /* Something changed that it should look at: a lane has room, a claim was refused. Any thread. */
 void intake_wake(struct intake *intake);
 
+/* The database is another one than before, so consumed offsets may have gone back: every partition is taken anew, also those in
+ * which nothing arrives that a claim could be refused for. Any thread. */
+void intake_retake(struct intake *intake);
+
 #endif

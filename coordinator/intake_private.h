@@ -30,6 +30,7 @@ struct intake {
     bool is_kafka_failing;
     int64_t publish_at_ms, probe_at_ms;
     _Atomic bool is_stopping;
+    _Atomic bool is_retake_due;
     _Atomic int drain_ms;
     pthread_mutex_t consumer_mutex; /* intake_wake against replacing the consumer */
     pthread_t thread;
