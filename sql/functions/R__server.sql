@@ -68,7 +68,8 @@ $$;
 
 -- Raises fences and journal numbers above both the database's own and the topics', plus 2^32, and takes this server's identity on.
 -- Returns the new floor, or NULL if there was nothing to do (somebody else jumped in between, or nothing differs).
--- Locks: the journal's. Journals the event jumped; it says which number came before it.
+-- Locks: the journal's. Journals the event jumped; it says which number came before it. Relays' epochs go on from that event's
+-- number: a relay of the history that was lost must not share its epoch with one of this.
 CREATE OR REPLACE FUNCTION lease.jump(p_topic_number bigint, p_topic_fence bigint, p_who text, p_why text)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -94,6 +95,7 @@ BEGIN
   PERFORM lease.add_journal_partition(v_next);
   INSERT INTO lease.journal (number, at, event, fence, min_fence, holder, reason, changes_lease, is_grant, previous_number)
   VALUES (v_next, clock_timestamp(), 'jumped', v_fence, v_fence, p_who, p_why, false, false, v_number);
+  INSERT INTO lease.relay (epoch, owner, taken_at) VALUES (v_next, p_who, clock_timestamp());
   PERFORM pg_notify('lease_journal', v_next || ' ');
   RETURN v_fence;
 END
