@@ -122,7 +122,8 @@ class Place:
     def wait_idle(self, limit=60):
         eventually(self.is_idle, limit, "everything is consumed and published", every=0.1)
 
-    def close(self):
+    def end(self):
+        """Ends what was started here; database and topics stay."""
         for coordinator in self.coordinators:
             if coordinator.is_sanitized:
                 coordinator.child.signal(signal.SIGCONT)
@@ -130,6 +131,9 @@ class Place:
             coordinator.child.kill()
         for reader in self._open:
             reader.close()
+
+    def close(self):
+        self.end()
         self.database.drop()
         self.postgres.drop_logins()
         self.kafka.delete_topics({name for name in self.kafka.topics() if name.startswith(self.prefix)}
