@@ -1,7 +1,7 @@
 """`busy` means that somebody has one of the rows in hand, and never that the table was busy; and nobody waits for a stranger's lock.
 
-F28: SKIP LOCKED does not skip locks on a whole table; FOR UPDATE meets what FOR NO KEY UPDATE does not. F numbers are the facts that
-bend the design.
+F28: SKIP LOCKED does not skip locks on a whole table; FOR UPDATE meets what FOR NO KEY UPDATE does not (tests/README.md
+lists such facts).
 """
 import collections
 import os
