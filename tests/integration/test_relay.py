@@ -388,16 +388,23 @@ def test_relay_publishes_only_what_a_standby_has(build, kafka, folder, short_fol
         wait_published(place, first)
         assert first.child.stop()
 
+        def set_standbys(names):
+            postgres.query(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+            postgres.query("SELECT pg_reload_conf()")
+            eventually(lambda: postgres.query("SHOW synchronous_standby_names") == [(names,)], 10, "the setting is known")
+
+        set_standbys("")                                # the role itself is taken for certain, and would wait
         postgres.query(f"ALTER DATABASE {place.database.name} SET synchronous_commit = on")
-        place.database.query("SET synchronous_commit = local;" + FILL.format(count=100))
         second = Relay(place, "second", login=login)
+        wait_published(place, second)
+        set_standbys("nobody")
+        place.database.query("SET synchronous_commit = local;" + FILL.format(count=100))
         eventually(lambda: "SyncRep" in str(postgres.query("SELECT wait_event FROM pg_stat_activity WHERE application_name = 'lease-relay'")),
                    20, "the barrier waits for a standby")
         assert second.status()["published"] == 100
         assert max(record.number for record in place.reader("lease.results").read_all()) == 100
 
-        postgres.query("ALTER SYSTEM SET synchronous_standby_names = ''")
-        postgres.query("SELECT pg_reload_conf()")
+        set_standbys("")
         wait_published(place, second)
         assert second.child.stop()
         check_published(place)
