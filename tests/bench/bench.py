@@ -145,8 +145,9 @@ def throughput(bench):
 
 def latency(bench):
     place = bench.place()
+    # Topics of the shape of ours: a fetch that names twelve partitions costs more than one that names one.
     admin = bench.kafka.admin()      # its futures end with it
-    made = admin.create_topics([NewTopic(place.prefix + name, 1, 1) for name in ("bench.one", "bench.two")])
+    made = admin.create_topics([NewTopic(place.prefix + name, 12, 1) for name in ("bench.one", "bench.two")])
     for future in made.values():
         future.result()
     place.coordinator().start()

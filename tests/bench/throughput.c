@@ -184,7 +184,7 @@ void bench_per_message(const struct bench *bench) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     snprintf(name, sizeof name, "bench-%s", bench->run);
     const char *settings[][2] = {{"bootstrap.servers", bench->brokers}, {"group.id", name}, {"enable.auto.commit", "false"},
-                                 {"auto.offset.reset", "earliest"}, {"fetch.wait.max.ms", "10"}};
+                                 {"auto.offset.reset", "earliest"}, {"socket.nagle.disable", "true"}};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         if (rd_kafka_conf_set(conf, settings[i][0], settings[i][1], errstr, sizeof errstr) != RD_KAFKA_CONF_OK)
             error_set(&error, ERROR_FATAL, "conf", "%s", errstr);
