@@ -17,7 +17,7 @@ RESOURCES = int(os.environ.get("LEASE_TEST_RESOURCES", "1000000"))
 COVER = 8000                # resources of one message: about 180 KB, below the cap of a value
 AHEAD = int(os.environ.get("LEASE_TEST_AHEAD", "10"))      # covers sent and not answered yet
 OTHERS_EVERY = 0.02         # seconds
-OTHERS_LONGEST = 2.0
+OTHERS_LONGEST = 5.0
 TTL_MS = 60000
 TABLE = "contract"
 
