@@ -110,7 +110,8 @@ const struct cli_command command_jump = {
         "both theirs and the database's, with room to spare. Coordinators jump by themselves when the server is another one; when\n"
         "the topics are ahead of the journal of the same server (a base backup started without recovery), they refuse to work until\n"
         "somebody has looked and runs this. It is a row in the journal, with who and why. Where no jump is needed, nothing\n"
-        "happens. Gates refuse every fence below the new floor, so runs that were live before end: their holders are told.\n",
+        "happens. Leases that the database knows go on under their fences; whoever holds a grant that only the topics know is told\n"
+        "that it is stale, and what was sent since the copy was made is decided again.\n",
     .examples =
         "$ leasectl jump --plan\n"
         "  what topics and database say\n"
