@@ -259,6 +259,8 @@ bool publisher_take_over(struct publisher *publisher, struct error *error) {
     struct readback *readback = &publisher->readback;
     readback_init(readback, options->reader, options->outputs, options->store->epoch, publisher->noted.epoch,
                   publisher->noted.position, publisher->noted.read_back, publisher->mark);
+    readback->lost_after = publisher->noted.lost_after;
+    readback->lost_before = publisher->noted.lost_before;
     if (!readback_start(readback, error))
         return publisher_lost(error);
     while (readback->before_mark > 0) {

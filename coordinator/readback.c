@@ -78,6 +78,8 @@ static void note_key(struct readback *readback, const struct message *message) {
 }
 
 static bool is_straggler(struct readback *readback, int32_t index, const struct stamp *stamp) {
+    if (stamp->number > readback->lost_after && stamp->number < readback->lost_before)
+        return true;
     if (readback->is_past_mark[index])
         return stamp->epoch != readback->epoch;
     if (stamp->epoch < readback->noted_epoch || stamp->epoch > readback->epoch)

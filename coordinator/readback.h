@@ -9,7 +9,8 @@
  * as long as nobody else writes: our own records then have offsets without a gap, and only a gap is looked into.
  *
  * Who is a straggler: between the position that an earlier relay (epoch E) noted and our marks, a record of an epoch before E or
- * after ours, or below one already seen there; behind our mark, any epoch but ours. One thread. */
+ * after ours, or below one already seen there; behind our mark, any epoch but ours. So is, whatever its epoch, a record of a history
+ * that a failover or a restore left behind: what was decided then holds no more, and may never be decided again. One thread. */
 #ifndef LEASE_READBACK_H
 #define LEASE_READBACK_H
 
@@ -27,6 +28,7 @@ struct readback {
     const struct outputs *outputs; /* borrowed */
     int64_t epoch;        /* ours */
     int64_t noted_epoch;  /* of the relay that noted the positions */
+    int64_t lost_after, lost_before; /* numbers between are of a lost history; set behind readback_init */
     int64_t *mark;        /* per partition: offset of our mark */
     int64_t *published;   /* per partition: the highest journal number before our mark; 0 = none */
     int64_t *position;    /* per partition: everything before this offset was looked at, or is ours */

@@ -123,6 +123,8 @@ static void progress_note(struct relay_progress *progress, const struct outputs 
 
 static void progress_read(struct relay_progress *progress, const struct outputs *outputs, const struct db_result *rows) {
     progress->published = db_int8(rows, 0, 1);
+    progress->lost_after = db_int8(rows, 0, 5); /* NULL reads as 0 */
+    progress->lost_before = db_int8(rows, 0, 6);
     size_t count = db_array_items(rows, 0, 2);
     for (size_t i = 0; i < count; i++) {
         size_t size;
@@ -133,7 +135,8 @@ static void progress_read(struct relay_progress *progress, const struct outputs 
     }
 }
 
-static const char take_sql[] = "SELECT epoch, published, topics, partitions, offsets FROM lease.relay_take($1, $2)";
+static const char take_sql[] = "SELECT epoch, published, topics, partitions, offsets, lost_after, lost_before"
+                               " FROM lease.relay_take($1, $2)";
 
 bool relay_store_take(struct relay_store *store, const char *owner, int64_t epoch_seen, const struct outputs *outputs,
                       bool *ret_taken, struct relay_progress *ret_progress, struct error *error) {

@@ -34,6 +34,7 @@ struct relay_progress {
     int64_t published;
     int64_t *position;
     int64_t *read_back;
+    int64_t lost_after, lost_before; /* records with numbers between are of a history that a jump left behind; 0, 0 = none */
 };
 void relay_progress_release(struct relay_progress *progress); /* zeroed allowed */
 

@@ -4,8 +4,10 @@ SET LOCAL ROLE lease_owner;
 -- Returns no row while another session is the relay; otherwise the epoch, the journal number up to which everything is
 -- published, and the positions up to which the output partitions were read. p_epoch_seen: the highest epoch that the output topics
 -- show; a restored database may have forgotten it. Commit this with certainty: an epoch that is forgotten is given out again.
+-- lost_after, lost_before: what the topics know under numbers between these was decided in a history that the last jump left behind.
+DROP FUNCTION IF EXISTS lease.relay_take(text, bigint);   -- its result has grown
 CREATE OR REPLACE FUNCTION lease.relay_take(p_owner text, p_epoch_seen bigint DEFAULT 0)
-RETURNS TABLE (epoch bigint, published bigint, topics text[], partitions int[], offsets bigint[])
+RETURNS TABLE (epoch bigint, published bigint, topics text[], partitions int[], offsets bigint[], lost_after bigint, lost_before bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
@@ -20,6 +22,9 @@ BEGIN
   SELECT p.published, p.topics, p.partitions, p.offsets INTO published, topics, partitions, offsets
     FROM lease.relay_progress p ORDER BY p.no DESC LIMIT 1;
   published := coalesce(published, 0); topics := coalesce(topics, '{}'); partitions := coalesce(partitions, '{}'); offsets := coalesce(offsets, '{}');
+  -- A jump is a relay's epoch too.
+  SELECT j.previous_number, j.number INTO lost_after, lost_before
+    FROM lease.relay r JOIN lease.journal j ON j.number = r.epoch WHERE j.event = 'jumped' ORDER BY r.epoch DESC LIMIT 1;
   RETURN NEXT;
 END
 $$;
@@ -84,7 +89,7 @@ END
 $$;
 
 -- Journals the present state of leases again, so that lease.state gets a record with a new number: compaction could otherwise
--- keep a record that a paused relay left behind it. Returns the last journal number.
+-- keep a record that a paused relay left behind it, or one of a history that a failover left behind. Returns the last journal number.
 CREATE OR REPLACE FUNCTION lease.restate(p_epoch bigint, p_kind text[], p_subject text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -96,11 +101,13 @@ BEGIN
     ORDER BY l.kind, l.lease FOR NO KEY UPDATE OF l;
   PERFORM pg_advisory_xact_lock(1279611205, 1);
   v_base := lease.next_numbers(cardinality(p_kind), NULL);
-  -- A lease that is gone (purged) is restated as absent, so that the straggler does not stay the last word.
+  -- A lease that is gone (purged, or granted in another history only) is restated as absent, so that the straggler does not stay
+  -- the last word. Its floor is above every fence drawn so far.
   INSERT INTO lease.journal (number, at, event, kind, subject, holder, claim_id, fence, since, min_fence, state, attempt, step, changes_lease, is_grant)
   SELECT v_base + row_number() OVER (ORDER BY u.kind, u.subject), clock_timestamp(), 'restated', u.kind, u.subject, l.holder, l.claim_id, l.fence, l.since,
-         CASE WHEN l.state = 'held' THEN l.fence ELSE l.fence + 1 END, coalesce(l.state, 'absent'), l.attempt, l.step, true, false
-    FROM (SELECT DISTINCT kind, subject FROM unnest(p_kind, p_subject) q (kind, subject)) u
+         CASE WHEN l.state = 'held' THEN l.fence ELSE coalesce(l.fence, f.last_value) + 1 END, coalesce(l.state, 'absent'), l.attempt, l.step,
+         true, false
+    FROM lease.fence f, (SELECT DISTINCT kind, subject FROM unnest(p_kind, p_subject) q (kind, subject)) u
     LEFT JOIN lease.lease l ON l.kind = u.kind AND l.lease = u.subject;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   PERFORM pg_notify('lease_journal', (v_base + v_count) || ' ');
