@@ -1,11 +1,8 @@
 """Fixtures of the failover tests: servers of each test's own, on the broker that `dev` started."""
 import contextlib
-import ctypes
 import os
 import pathlib
-import re
 import shutil
-import signal
 import sys
 
 import pytest
@@ -15,39 +12,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parent / "sql"
 sys.dont_write_bytecode = True
 
 import client  # noqa: E402  (the path comes first)
-import harness  # noqa: E402
 import servers  # noqa: E402
 import system  # noqa: E402
-
-PR_SET_PDEATHSIG = 1
-LOG_LINES = 60
-
-# If ctest is ended, so are we, and the kernel then ends what we started.
-ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _given(name):
-    value = os.environ.get(name)
-    assert value, f"{name} is not set: run this through ./dev test failover, or tests/support/system.py run -- ..."
-    return value
-
-
-@pytest.fixture(scope="session")
-def kafka():
-    return harness.GivenKafka(_given("LEASE_TEST_BROKERS"))
-
-
-@pytest.fixture(scope="session")
-def build():
-    return _given("LEASE_TEST_BIN")
-
-
-def _folder_of(request, build):
-    """A folder for logs and files of one test (or one file of tests), in the build folder. It stays for a look afterwards."""
-    path = pathlib.Path(build) / "test-files" / re.sub(r"[^A-Za-z0-9_.-]+", "_", request.node.nodeid.split("/")[-1])
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    return str(path)
+from fixtures import LOG_LINES, build, folder_of, kafka  # noqa: E402,F401
 
 
 class World:
@@ -95,12 +62,14 @@ class World:
             shutil.copyfile(server.log, os.path.join(self.folder, f"{os.path.basename(server.folder)}.postgres.log"))
         for prefix in {place.prefix for place in self.places}:
             self.kafka.delete_topics({name for name in self.kafka.topics() if name.startswith(prefix)})
+        for coordinator in self.coordinators():
+            coordinator.assert_sane()
 
 
 @contextlib.contextmanager
 def _world(request, kafka, build):
     with system.temporary_folder() as servers_folder:
-        made = World(kafka, build, _folder_of(request, build), servers_folder)
+        made = World(kafka, build, str(folder_of(request, build)), servers_folder)
         try:
             yield made
         finally:

@@ -8,6 +8,7 @@ else, so the commands whose effects are lost are consumed again, also in partiti
 """
 import collections
 
+import rules
 from client import JUMP, jumps, next_fence_is_above, published
 from harness import eventually
 
@@ -73,6 +74,36 @@ def test_F1_a_standby_without_the_last_grants_jumps_and_decides_again_what_was_l
     assert {len(client.all_answers(message_id)) for message_id in lost} == {2}
     assert {len(client.all_answers(message_id)) for message_id in known} == {1}
     assert coordinator.child.is_running() and coordinator.stop()
+
+
+def test_F1_what_was_lost_and_is_not_decided_again_does_not_stay_in_the_state_topic(world):
+    """lease.state is what holds now. A lease that only the lost history knew must not stay held there for ever; and whoever starts a gate
+    from that topic must refuse its holder. Here the decision that is lost came from no message, so nothing brings it back."""
+    primary = world.server("primary")
+    standby = world.follower("standby", primary)
+    place = world.place(primary, standby)
+    coordinator = place.coordinator(lanes=1).start()
+    client = world.client(place)
+    client.start_many("known", 2)
+    standby.has_followed(primary)
+    primary.hold_back("standby")
+    lane = rules.Lane(place.database.conninfo)
+    lost = lane.grant_of(rules.start("lost", ttl=600000))
+    lane.close()
+    states = place.reader("lease.state")
+
+    def last_word(lease):
+        states.read_all()
+        return [record.value for record in states.find(lambda record: record.key == f"settlement/{lease}".encode())][-1]
+
+    eventually(lambda: states.read_all() and states.find(lambda record: record.key == b"settlement/lost"), 20, "it is published")
+    assert (last_word("lost")["state"], last_word("lost")["fence"]) == ("held", lost.fence)
+    fail_over(primary, standby, place, "lost")
+    eventually(lambda: last_word("lost")["state"] == "absent", 60, "the state topic says that nobody has it")
+    assert last_word("lost")["min_fence"] > lost.fence + JUMP, "a gate that starts here refuses the lost grant"
+    assert last_word("known-0")["state"] == "held"
+    next_fence_is_above(client, published(place)._replace(fence=lost.fence, number=0))
+    assert coordinator.stop()
 
 
 def test_F30_the_second_of_two_failovers_in_a_row_jumps_above_the_first(world):

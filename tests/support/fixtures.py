@@ -39,13 +39,17 @@ def build():
     return _given("LEASE_TEST_BIN")
 
 
-@pytest.fixture
-def folder(request, build):
-    """A folder for logs and files of one test, in the build folder. It stays for a look afterwards."""
+def folder_of(request, build):
+    """A folder for logs and files of one test (or of one file of tests), in the build folder. It stays for a look afterwards."""
     path = pathlib.Path(build) / "test-files" / re.sub(r"[^A-Za-z0-9_.-]+", "_", request.node.nodeid.split("/")[-1])
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path
+
+
+@pytest.fixture
+def folder(request, build):
+    return folder_of(request, build)
 
 
 @pytest.fixture
