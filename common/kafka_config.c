@@ -304,6 +304,12 @@ bool kafka_client_init(struct kafka_client *client, enum kafka_role role, const 
     return error_set(error, ERROR_FATAL, "kafka_client", "cannot create a Kafka client: %s", text);
 }
 
+void kafka_client_abandon(struct kafka_client *client) {
+    rd_kafka_set_log_level(client->handle, 0); /* whoever takes its lines may be gone before it */
+    client->handle = NULL;
+    kafka_client_release(client);
+}
+
 void kafka_client_release(struct kafka_client *client) {
     if (client->handle)
         rd_kafka_destroy_flags(client->handle, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);

@@ -60,6 +60,7 @@ struct kafka_consumer {
     bool is_nudge_due;
     bool in_rebalance;
     bool was_assigned;             /* the group has answered, if only with nothing */
+    bool has_lost_topic;           /* a topic that we read was deleted */
     bool is_closed;
 };
 
@@ -253,8 +254,12 @@ void kafka_consumer_free(struct kafka_consumer *consumer) {
         rd_kafka_queue_io_event_enable(consumer->group_queue, -1, NULL, 0);
         rd_kafka_queue_destroy(consumer->group_queue);
     }
-    kafka_client_release(&consumer->client);
     kafka_view_release(&consumer->view);
+    if (consumer->has_lost_topic) {
+        kafka_client_abandon(&consumer->client); /* it may still call back with the consumer, and write to event_fd */
+        return;
+    }
+    kafka_client_release(&consumer->client);
     if (consumer->event_fd >= 0)
         close(consumer->event_fd);
     free(consumer);
@@ -490,6 +495,10 @@ static void consumer_drain_event(struct kafka_consumer *consumer) {
         ;
 }
 
+static void consumer_note_lost_topic(struct kafka_consumer *consumer, const struct error *error) {
+    consumer->has_lost_topic |= strcmp(error->code, "kafka_unknown_topic") == 0;
+}
+
 static enum kafka_polled consumer_give(struct kafka_consumer *consumer, rd_kafka_message_t *record,
                                        struct message *ret_message, struct error *error) {
     consumer->current = record;
@@ -497,6 +506,7 @@ static enum kafka_polled consumer_give(struct kafka_consumer *consumer, rd_kafka
     if (!record->err)
         return KAFKA_POLL_MESSAGE;
     kafka_error_set(error, record->err, "consuming", rd_kafka_message_errstr(record));
+    consumer_note_lost_topic(consumer, error);
     return record->rkt ? KAFKA_POLL_PARTITION_ERROR : KAFKA_POLL_ERROR;
 }
 
@@ -525,7 +535,10 @@ enum kafka_polled kafka_consumer_poll(struct kafka_consumer *consumer, int timeo
     }
     if (record) /* an event that came with it waits for a poll without a record */
         return consumer_give(consumer, record, ret_message, error);
-    return kafka_client_take_event(&consumer->client, error) ? KAFKA_POLL_ERROR : KAFKA_POLL_NOTHING;
+    if (!kafka_client_take_event(&consumer->client, error))
+        return KAFKA_POLL_NOTHING;
+    consumer_note_lost_topic(consumer, error);
+    return KAFKA_POLL_ERROR;
 }
 
 void kafka_consumer_wake(struct kafka_consumer *consumer) {

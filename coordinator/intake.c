@@ -154,6 +154,19 @@ static void on_partition_error(struct intake *intake, const struct message *mess
     intake_retake_later(intake, partition, ERROR_RETAKE_MS);
 }
 
+/* A topic was deleted: the others' work goes on. Should it be there again already, only a new look at the record before the
+ * stored offset tells that it is another one. */
+static void take_all_anew(struct intake *intake) {
+    for (size_t i = 0; i < intake->partition_count; i++) {
+        struct partition *partition = intake->partitions[i];
+        if (partition->state != PARTITION_RUNNING)
+            continue;
+        intake_stop_fetching(intake, partition);
+        partition_invalidate(partition);
+        intake_retake_later(intake, partition, 0);
+    }
+}
+
 static void note_kafka_error(struct intake *intake, const struct error *error) {
     intake->is_kafka_failing = true;
     intake->probe_at_ms = intake_now_ms() + PROBE_MS;
@@ -184,7 +197,9 @@ static bool read_some(struct intake *intake, int timeout_ms, struct error *error
             on_partition_error(intake, &message, error);
             break;
         case KAFKA_POLL_ERROR:
-            if (error->kind == ERROR_FATAL)
+            if (strcmp(error->code, "kafka_unknown_topic") == 0)
+                take_all_anew(intake);
+            else if (error->kind == ERROR_FATAL)
                 return false;
             note_kafka_error(intake, error);
             return true;
