@@ -98,7 +98,7 @@ class Place:
     def ends(self, topics=INPUTS):
         """(topic without prefix, partition) → the offset after the last record; empty partitions left out."""
         if not hasattr(self, "_ends_reader"):
-            self._ends_reader = self.reader(INPUTS[0], drop_repeats=False)
+            self._ends_reader = self.reader(OUTPUTS[0], drop_repeats=False)      # any consumer can ask
         consumer = self._ends_reader.consumer
         found = {}
         for topic in topics:
