@@ -134,7 +134,7 @@ static bool reap_in_transaction(struct reaper *reaper, struct look *ret_look, st
     ret_look->now_us = db_timestamptz(rows, 0, 3);
     ret_look->looked = db_int4(rows, 0, 4);
     db_result_free(rows);
-    if (CRASH_POINT("reaper.picked"))
+    if (ret_look->looked > 0 && CRASH_POINT("reaper.picked"))
         return error_set(error, ERROR_RETRY, "crash_point", "reaper.picked");
     return true;
 }

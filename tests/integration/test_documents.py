@@ -1,5 +1,5 @@
 # ctest: LABEL unit TIMEOUT 60
-"""What the documents list is what there is: facts that tests are named after, named crash points."""
+"""What the documents list is what there is: facts that tests are named after, named crash points and the tests that hit them."""
 import pathlib
 import re
 
@@ -30,9 +30,20 @@ def test_code_says_facts_in_words():
     assert [path.name for path in sources("common", "coordinator", "sql") if facts_in(path)] == []
 
 
+def points_listed():
+    """(point, file of tests) for each that CONTRIBUTING.md's table has."""
+    rows = re.findall(r"^\| (`.*`) \| (.*) \|$", text_of("CONTRIBUTING.md").split("## Add a crash point")[1], re.M)
+    return [(point, file) for points, files in rows for point in re.findall(r"`([a-z]+\.[a-z_]+)`", points)
+            for file in re.findall(r"`(test_[a-z_]+\.py)`", files) or [None]]
+
+
 def test_every_crash_point_is_listed():
     points = {point for path in sources("common", "coordinator", suffixes=(".c",))
               for point in re.findall(r'CRASH_POINT\("([a-z_.]+)"\)', path.read_text(encoding="utf-8"))}
-    listed = set(re.findall(r"`([a-z]+\.[a-z_]+)`", text_of("CONTRIBUTING.md").split("## Add a crash point")[1]))
     assert len(points) > 15
-    assert points == {point for point in listed if not point.endswith((".py", ".h"))}
+    assert points == {point for point, _ in points_listed()}
+
+
+def test_every_crash_point_is_armed_by_the_tests_that_are_said_to_hit_it():
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sources("tests", suffixes=(".py",))}
+    assert [(point, file) for point, file in points_listed() if not re.search(rf'"{re.escape(point)}[":]', texts.get(file, ""))] == []
