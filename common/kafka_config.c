@@ -244,8 +244,8 @@ static void client_on_error(rd_kafka_t *handle, int code, const char *reason, vo
         kafka_error_set(&client->event, cause, "the Kafka client stopped", text);
         client->event.kind = ERROR_FATAL;
     } else {
-        if (client->has_event && client->event.kind == ERROR_FATAL)
-            return;
+        if (client->has_event && (client->event.kind == ERROR_FATAL || code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN))
+            return; /* that none is left tells less than why one is not there */
         kafka_error_set(&client->event, (rd_kafka_resp_err_t)code, "Kafka", reason);
     }
     client->has_event = true;

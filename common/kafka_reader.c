@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Read ahead per partition; with the byte bound below, the first one reached. */
 enum { READER_QUEUE_MESSAGES = 1000, READER_QUEUE_KBYTES = 2048, READER_WAIT_MS = 10 };
@@ -18,6 +19,7 @@ struct kafka_reader {
     rd_kafka_queue_t *queue;     /* the one that poll reads */
     size_t nudge_messages, nudge_bytes; /* half of the read ahead */
     size_t messages, bytes;             /* handed out since the last nudge */
+    bool was_assigned;
 };
 
 static const struct kafka_default reader_defaults[] = {
@@ -88,6 +90,7 @@ void kafka_reader_free(struct kafka_reader *reader) {
 bool kafka_reader_assign(struct kafka_reader *reader, const struct kafka_partition *partitions, size_t count,
                          struct error *error) {
     reader_drop_current(reader);
+    reader->was_assigned = true;
     rd_kafka_topic_partition_list_t *list = memory_or_exit(rd_kafka_topic_partition_list_new((int)count));
     for (size_t i = 0; i < count; i++)
         rd_kafka_topic_partition_list_add(list, partitions[i].topic, partitions[i].partition)->offset =
@@ -144,8 +147,28 @@ bool kafka_reader_watermarks(struct kafka_reader *reader, const char *topic, int
     return kafka_client_watermarks(&reader->client, topic, partition, timeout_ms, ret_low, ret_high, error);
 }
 
+/* "Transport failure" is all that a failed question tells; why (a password, a certificate) came as an event. */
+static void reader_name_cause(struct kafka_reader *reader, const char *topic, struct error *error) {
+    struct error cause;
+    if (reader->was_assigned) /* this poll would take a record */
+        return;
+    rd_kafka_message_t *none = rd_kafka_consumer_poll(reader->client.handle, 0);
+    if (none)
+        rd_kafka_message_destroy(none);
+    if (!kafka_client_take_event(&reader->client, &cause))
+        return;
+    /* A broker that expects TLS hangs up on who does not begin it, and librdkafka does not tell why. */
+    bool is_mute = strcmp(cause.code, "kafka_brokers_down") == 0;
+    error_set(error, error->kind, cause.code, "%s: %s%s", topic, cause.message,
+              is_mute ? "; if they run, is security.protocol right?" : "");
+}
+
 bool kafka_reader_partition_count(struct kafka_reader *reader, const char *topic, int timeout_ms, int32_t *ret_count,
                                   struct error *error) {
     int32_t replicas;
-    return kafka_client_partition_count(&reader->client, topic, timeout_ms, ret_count, &replicas, error);
+    if (kafka_client_partition_count(&reader->client, topic, timeout_ms, ret_count, &replicas, error))
+        return true;
+    if (error->kind == ERROR_RETRY)
+        reader_name_cause(reader, topic, error);
+    return false;
 }

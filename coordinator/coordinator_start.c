@@ -34,7 +34,7 @@ static bool read_kinds(struct coordinator *coordinator, struct db *db, struct er
     return true;
 }
 
-static bool look_at_database(struct coordinator *coordinator, struct error *error) {
+static bool look_at_servers(struct coordinator *coordinator, struct error *error) {
     const struct db_options options = {
         .conninfo = coordinator->options->database,
         .application_name = coordinator->application,
@@ -106,7 +106,7 @@ static bool make_keys(struct coordinator *coordinator, struct error *error) {
 }
 
 bool coordinator_look_around(struct coordinator *coordinator, struct error *error) {
-    if (!make_keys(coordinator, error) || !try_until_there(coordinator, "database", look_at_database, error))
+    if (!make_keys(coordinator, error) || !try_until_there(coordinator, "servers", look_at_servers, error))
         return false;
     list_topics(coordinator);
     if (!try_until_there(coordinator, "topics", look_at_topics, error))

@@ -26,9 +26,9 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=CLIENTS://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=CLIENTS://127.0.0.1:{port}
-listener.security.protocol.map=CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=CLIENTS://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{more_listeners}
+advertised.listeners=CLIENTS://127.0.0.1:{port}{more_listeners}
+listener.security.protocol.map=CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT{more_protocols}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=CLIENTS
 log.dirs={folder}/log
@@ -140,12 +140,17 @@ class GivenKafka:
 
 
 class Kafka(GivenKafka):
-    """A throwaway broker and controller in one process, on free ports, with its data in `folder`."""
+    """A throwaway broker and controller in one process, on free ports, with its data in `folder`.
+
+    `listeners`: more ones on localhost, name → protocol; ports[name] is then where.
+    """
 
     is_throwaway = True
 
-    def __init__(self, folder, quick=True, properties=None, tell=lambda text: None):
+    def __init__(self, folder, quick=True, properties=None, tell=lambda text: None, listeners=None):
         super().__init__(None)
+        self.listeners = listeners or {}
+        self.ports = {}
         self.folder = os.path.abspath(folder)
         self.log = os.path.join(self.folder, "kafka.log")
         self.quick = quick
@@ -164,7 +169,10 @@ class Kafka(GivenKafka):
 
     def _configure(self):
         self.port = free_port()
-        text = PROPERTIES.format(port=self.port, controller=free_port(), folder=self.folder)
+        self.ports = {name: free_port() for name in self.listeners}
+        text = PROPERTIES.format(port=self.port, controller=free_port(), folder=self.folder,
+                                 more_listeners="".join(f",{name}://localhost:{port}" for name, port in self.ports.items()),
+                                 more_protocols="".join(f",{name}:{protocol}" for name, protocol in self.listeners.items()))
         text += "".join(f"{key}={value}\n" for key, value in self.properties.items())
         self.config = os.path.join(self.folder, "server.properties")
         with open(self.config, "w", encoding="ascii") as file:
