@@ -45,6 +45,7 @@ static bool flush_all(struct db *db, int64_t deadline, const char *what, struct 
 
 /* The next result of what was sent, NULL at its end. */
 static bool next_result(struct db *db, int64_t deadline, const char *what, PGresult **ret_result, struct error *error) {
+    *ret_result = NULL; /* a caller may clear it also after a failure */
     while (PQisBusy(db->connection)) {
         if (!wait_socket(db, POLLIN, deadline, what, error))
             return false;
