@@ -147,6 +147,8 @@ bool db_rollback(struct db *db, struct error *error);
 void db_result_free(struct db_result *result);
 size_t db_rows(const struct db_result *result);
 size_t db_columns(const struct db_result *result);
+/* Memory that the rows take. */
+size_t db_result_bytes(const struct db_result *result);
 
 bool db_is_null(const struct db_result *result, size_t row, size_t column);
 /* NULL reads as false, 0, "" or an all-zero uuid. The column must have the type asked for (asserted). */

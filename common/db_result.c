@@ -16,6 +16,10 @@ size_t db_rows(const struct db_result *result) {
     return (size_t)PQntuples(result->result);
 }
 
+size_t db_result_bytes(const struct db_result *result) {
+    return PQresultMemorySize(result->result);
+}
+
 size_t db_columns(const struct db_result *result) {
     return (size_t)PQnfields(result->result);
 }

@@ -12,6 +12,7 @@
 enum {
     BATCH_ROWS = 2000,
     BATCH_BYTES = 2 * 1024 * 1024, /* of the journal in memory at once; a single larger row still passes */
+    FULL_BYTES = 512 * 1024,       /* a read that fetched this much may have left a large row behind */
     QUEUE_KBYTES = 4096,
     WINDOW_BATCHES = 4,            /* rows in flight, in batches */
     MARK_INTERVAL_MS = 60000,
@@ -406,8 +407,9 @@ static bool read_rows(struct publisher *publisher, struct error *error) {
         return false;
     publisher->polled_at_us = clock_monotonic_us();
     publisher->row = 0;
-    publisher->has_more = db_rows(publisher->rows) > 0;
-    if (!publisher->has_more) {
+    size_t count = db_rows(publisher->rows);
+    publisher->has_more = count >= (size_t)batch_rows(publisher) || db_result_bytes(publisher->rows) >= FULL_BYTES;
+    if (count == 0) {
         db_result_free(publisher->rows);
         publisher->rows = NULL;
     }

@@ -57,7 +57,7 @@ struct publisher {
     uint64_t sequence;
     int stage;
     int64_t read_upto; /* number of the last row handed over whole */
-    bool has_more;     /* the last look at the journal found something */
+    bool has_more;     /* the last look at the journal may not have reached its end */
 
     int64_t noted_at_us, marked_at_us, state_marked_at_us, polled_at_us;
 };

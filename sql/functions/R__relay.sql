@@ -54,17 +54,16 @@ RETURNS SETOF lease.journal
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-  v_upto bigint;
+  r lease.journal; v_size int; v_total bigint := 0;
 BEGIN
   PERFORM lease.assert_relay(p_epoch);
-  -- Only payloads and dead letters can make a row large; they are weighed before anything is read out.
-  SELECT max(w.number) INTO v_upto
-    FROM (SELECT q.number, q.place, sum(q.size) OVER (ORDER BY q.number) AS total
-            FROM (SELECT j.number, row_number() OVER (ORDER BY j.number) AS place,
-                         400 + coalesce(octet_length(j.payload), 0) + coalesce(octet_length(j.raw_value), 0) + coalesce(octet_length(j.raw_headers), 0) AS size
-                    FROM lease.journal j WHERE j.number > p_after ORDER BY j.number LIMIT p_limit) q) w
-   WHERE w.total <= p_bytes OR w.place = 1;
-  RETURN QUERY SELECT * FROM lease.journal j WHERE j.number > p_after AND j.number <= v_upto ORDER BY j.number;
+  FOR r IN SELECT * FROM lease.journal j WHERE j.number > p_after ORDER BY j.number LIMIT p_limit LOOP
+    -- Only payloads and dead letters can make a row large.
+    v_size := 400 + coalesce(octet_length(r.payload), 0) + coalesce(octet_length(r.raw_value), 0) + coalesce(octet_length(r.raw_headers), 0);
+    EXIT WHEN v_total > 0 AND v_total + v_size > p_bytes;
+    v_total := v_total + v_size;
+    RETURN NEXT r;
+  END LOOP;
 END
 $$;
 
