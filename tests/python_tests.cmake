@@ -1,18 +1,23 @@
 # Tests in Python on real parts, with a client stack of their own: the files test_*.py of the folder that includes this.
 # Each says in its first lines how ctest runs it:
 #   # ctest: LABEL kafka TIMEOUT 120
-# Where its label list holds `sanitize`, the sanitizers' build runs it too.
+# Where its label list holds `sanitize`, the sanitizers' build runs it too. ALONE behind it: it measures time, or takes all the
+# processors, so nothing runs beside it.
 set(python /usr/bin/python3)
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/test_*.py)
 foreach(file IN LISTS files)
   get_filename_component(name ${file} NAME_WE)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-  file(STRINGS ${file} line LIMIT_COUNT 1 REGEX "^# ctest: LABEL [a-z,]+ TIMEOUT [0-9]+$")
-  if(NOT line MATCHES "LABEL ([a-z,]+) TIMEOUT ([0-9]+)")
+  file(STRINGS ${file} line LIMIT_COUNT 1 REGEX "^# ctest: LABEL [a-z,]+ TIMEOUT [0-9]+( ALONE)?$")
+  if(NOT line MATCHES "LABEL ([a-z,]+) TIMEOUT ([0-9]+)( ALONE)?$")
     message(FATAL_ERROR "${file} has no line like '# ctest: LABEL kafka TIMEOUT 120'")
   endif()
   string(REPLACE "," ";" labels ${CMAKE_MATCH_1})
   set(timeout ${CMAKE_MATCH_2})
+  set(is_alone OFF)
+  if(CMAKE_MATCH_3)
+    set(is_alone ON)
+  endif()
   if(LEASE_SANITIZE)
     math(EXPR timeout "${timeout} * 2")
   else()
@@ -21,5 +26,6 @@ foreach(file IN LISTS files)
   list(GET labels 0 label)
   add_test(NAME ${label}.${name}
     COMMAND ${python} -m pytest -q -x -p no:cacheprovider --tb=short ${file})
-  set_tests_properties(${label}.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
+  set_tests_properties(${label}.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL ${is_alone}
+    ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endforeach()
