@@ -32,8 +32,8 @@ def freeze_and_wake(crew, first, second, point, passage):
     seen = len(second.crashes())
     second.start(crash=f"{point}:{passage}:stop")
     third = None
-    if point == "revoke.enter":       # somebody must come for partitions to be revoked, once it has some
-        crew.send_until(lambda: not owns_all(first), what=f"{second.name} has partitions")
+    if point == "revoke.enter":       # somebody must come for partitions to be revoked, once it has its half
+        crew.send_until(lambda: second.metric("lease_partitions_assigned") == 18, what=f"{second.name} has its half")
         third = crew.coordinator().start(wait=False)
     crew.send_until(lambda: len(second.crashes()) > seen and is_stopped(second), what=f"{second.name} stops at {point}")
     if third:

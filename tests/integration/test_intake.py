@@ -116,10 +116,11 @@ def test_a_stop_drains_and_leaves_nothing_undone(place):
 def test_a_connection_lost_in_a_transaction_is_answered_once(place, point):
     """F3 to F5: whatever happened to the commit, the offset row tells."""
     coordinator, events = place.coordinator().start(crash=f"{point}:3:error"), place.events()
-    for number in range(40):
-        events.send("settlement", "start", f"run-{number}", {"holder": "h-1", "ttl_ms": 600000})
+    for wave in range(4):   # a transaction at least for each
+        for number in range(10):
+            events.send("settlement", "start", f"run-{wave}-{number}", {"holder": "h-1", "ttl_ms": 600000})
         events.flush()
-    place.wait_idle(30)
+        place.wait_idle(30)
     assert point in coordinator.crashes()
     assert place.database.query("SELECT event, count(*) FROM lease.timeline GROUP BY event") == [("granted", 40)]
 
