@@ -4,7 +4,7 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FACT = re.compile(r"(?<![A-Za-z0-9_-])F([0-9]{1,2})(?![A-Za-z0-9_-])|test_F([0-9]+)_|_F([0-9]+)_")
+FACT = re.compile(r"(?<![A-Za-z0-9_-])F([0-9]{1,2})(?![A-Za-z0-9_-])|test_F([0-9]+)(?=_)|_F([0-9]+)(?=_)")
 
 
 def text_of(*path):
@@ -24,6 +24,12 @@ def test_every_fact_that_a_test_names_is_explained():
     named = {number: path.name for path in sources("tests") if path != pathlib.Path(__file__).resolve() for number in facts_in(path)}
     assert len(named) > 10
     assert {number: name for number, name in named.items() if number not in explained} == {}
+
+
+def test_every_fact_that_is_explained_is_named_by_the_tests_it_lists():
+    for number, files in re.findall(r"^\| F([0-9]+) \| .* \| (.*) \|$", text_of("tests", "README.md"), re.M):
+        for file in re.findall(r"`([a-z]+/test_[a-z_]+\.(?:py|c))", files):
+            assert int(number) in facts_in(ROOT / "tests" / file), f"{file} does not name F{number}"
 
 
 def test_code_says_facts_in_words():

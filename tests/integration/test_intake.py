@@ -4,10 +4,12 @@ import os
 import shutil
 import tempfile
 
+import psycopg2
 import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from harness import Postgres, Place, eventually
+from stage import Stage
 
 TOPIC = "settlement.events"
 
@@ -211,6 +213,38 @@ def test_a_broken_invariant_ends_the_process_and_loses_nothing(place):
     place.database.query("DROP TRIGGER broken ON lease.consumed")
     coordinator.start()
     assert wait_answers(place, "run-1") == ["granted"]
+
+
+def test_a_clock_far_behind_is_waited_for_and_told(place):
+    """As the database's clock stands after a failover to a server whose clock is wrong; here the last decision is moved instead."""
+    coordinator, events = place.coordinator().start(), place.events()
+    start_run(place, events, "before")
+    assert wait_answers(place, "before") == ["granted"] and coordinator.stop()
+    place.database.query("UPDATE lease.journal SET at = at + interval '1 hour'")
+    coordinator.start(wait=False)
+    start_run(place, events, "meanwhile")
+    eventually(lambda: "behind its last decision" in coordinator.get("/readyz")[1], 20, "it says why it is not ready")
+    assert coordinator.get("/readyz")[0] == 503 and coordinator.get("/livez")[0] == 200
+    assert "code=LE003" in coordinator.log_text() and answers(place, "meanwhile") == []
+    place.database.query("UPDATE lease.journal SET at = at - interval '1 hour'")
+    assert wait_answers(place, "meanwhile") == ["granted"]
+    coordinator.wait_ready()
+
+
+def test_F35_renewals_pass_a_lane_that_stands(place):
+    """A backlog, or a lane that waits, must end no live run: renewals have a topic and a lane of their own."""
+    stage = Stage(place, lanes=1)
+    mine = stage.grant(stage.ask("settlement", "start", "run-1", {"holder": "a"})["fence"])
+    stage.ask("settlement", "start", "run-2", {"holder": "b"})
+    stranger = psycopg2.connect(place.database.conninfo)
+    stranger.cursor().execute("SELECT 1 FROM lease.lease WHERE lease = 'run-2' FOR UPDATE")
+    waiting = [stage.events.place_of("settlement", "start", name, {"holder": "c"}) for name in ("run-2", "run-3", "run-4")]
+    for _ in range(20):
+        assert stage.ask("settlement", "renew", "run-1", stage.as_holder(mine))["outcome"] == "renewed"
+    assert answers(place, "run-2") == ["granted"], "the lane should stand, or nothing is shown"
+    stranger.rollback()
+    assert stage.answer_to(waiting[0])["outcome"] == "held"
+    stage.balance()
 
 
 def test_without_its_topics_it_refuses_to_start_and_says_why(bare_place):

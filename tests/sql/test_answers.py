@@ -2,6 +2,7 @@
 import time
 import uuid
 
+import psycopg2
 import pytest
 
 from rules import Grant, claim, command, moment, request, start
@@ -19,6 +20,17 @@ def expiry_of(grant):
 def test_a_lease_has_lapsed_at_its_expiry_and_not_a_microsecond_before(lane, offset, outcome):
     grant = lane.grant_of(start("s1", ttl=1000), at=0)
     assert lane.outcomes(grant.says("renew"), at=expiry_of(grant) + offset) == outcome
+
+
+def test_nothing_is_decided_while_the_clock_is_far_behind_the_last_decision(lane):
+    """Judged by such a clock, what has lapsed would be live again. A little behind, as after a failover, is no reason to stop."""
+    lane.grant_of(start("s1"), at=0)      # in a year to come
+    with pytest.raises(psycopg2.Error) as refused:
+        lane.apply(start("s2"))
+    assert refused.value.pgcode == "LE003" and "behind its last decision" in str(refused.value)
+    lane.rollback()
+    lane.query("UPDATE lease.setting SET clock_back_max = '1000 years'")
+    assert lane.outcomes(start("s2")) == "granted"
 
 
 @pytest.mark.parametrize("offset", [-MICROSECOND, 0, MICROSECOND])

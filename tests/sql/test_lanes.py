@@ -494,3 +494,27 @@ def test_F34_a_grant_out_of_open_demand_names_the_newest_refresh(a):
     a.decide(request("i1"), at=2)
     row = [r for r in a.journal() if r["is_grant"]][0]
     assert (row["refresh"], row["message_id"], row["command"]) == (2, newest["id"], None)
+
+
+def written_by(lane):
+    """table → rows inserted and rows changed by this connection, those of its earlier transactions as well."""
+    return {name: (inserted, changed) for name, inserted, changed in lane.query(
+        "SELECT relname, n_tup_ins, n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE schemaname = 'lease'")}
+
+
+def test_F33_what_every_batch_writes_is_appended(a, b):
+    """Under a long snapshot of somebody's, a row that each batch updates has a chain of versions that each batch must walk: within
+    seconds it costs double. Offsets, numbers, answers and the relay's progress are inserted; so is a new lease."""
+    epoch = b.value("SELECT epoch FROM lease.take_partition('settlement.events', 0, 12, 'one')")
+    relay = b.value("SELECT epoch FROM lease.relay_take('one')")
+    b.commit()
+    for offset in range(3):
+        lost = a.query("SELECT * FROM lease.claim_offsets(ARRAY['settlement.events'], ARRAY[0], ARRAY[%s]::bigint[], ARRAY[%s]::bigint[],"
+                       " ARRAY[%s]::bigint[], ARRAY[%s]::bigint[], ARRAY[0]::bigint[], ARRAY[0]::bigint[])",
+                       (epoch, offset or -1, offset + 1, offset))
+        assert lost == [] and a.apply(start(f"run-{offset}")).outcome == "granted"
+        a.query("SELECT lease.relay_advance(%s, %s, '{}', '{}', '{}')", (relay, offset))
+        a.commit()
+    written = written_by(a)
+    assert {name for name, (inserted, _) in written.items() if inserted} >= {"consumed", "relay_progress", "lease"}, written
+    assert {name for name, (_, changed) in written.items() if changed} == set()

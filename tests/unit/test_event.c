@@ -15,6 +15,9 @@
 
 #include <cmocka.h>
 
+#include <jansson.h>
+#include <malloc.h>
+
 #define TOKEN "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define CLAIM_ID "0198c0de-0000-7000-8000-000000000001"
 #define SUBJECT "settlement/2026-06"
@@ -356,6 +359,7 @@ static const struct json_row json_rows[] = {
     {"raw NUL in a string", "{\"holder\":\"r\0\"}", 14, BOTH(EVENT_INVALID_ENCODING)},
     {"raw NUL behind a backslash", "{\"holder\":\"r\\\0\"}", 15, BOTH(EVENT_INVALID_ENCODING)},
     {"raw NUL behind the end", "{" GRANT "}\0", sizeof "{" GRANT "}", BOTH(EVENT_INVALID_ENCODING)},
+    /* F16: and none may end a text parameter in the middle. */
     {"escaped NUL in a value", "{\"holder\":\"r\\u0000\"}", 0, BOTH(EVENT_INVALID_JSON)},
     {"escaped NUL in a name", "{\"hol\\u0000der\":\"r\"}", 0, BOTH(EVENT_INVALID_JSON)},
     {"NaN", "{\"fence\":NaN}", 0, BOTH(EVENT_INVALID_JSON)},
@@ -1270,6 +1274,54 @@ static void event_decode__a_renewal__says_how_long_it_takes(void **state) {
     sample_end(&sample);
 }
 
+/* ---- what it costs ---- */
+
+static size_t parser_bytes, parser_most; /* that jansson has now, and had at most */
+
+static void *parser_take(size_t size) {
+    void *taken = memory_alloc(size);
+    parser_bytes += malloc_usable_size(taken);
+    if (parser_bytes > parser_most)
+        parser_most = parser_bytes;
+    return taken;
+}
+
+static void parser_give(void *taken) {
+    parser_bytes -= taken != NULL ? malloc_usable_size(taken) : 0;
+    free(taken);
+}
+
+static size_t parser_cost(struct buf text, bool is_read) {
+    struct sample sample;
+    struct command command;
+    sample_binary(&sample, "cleanup.request", text.data, text.size);
+    parser_bytes = parser_most = 0;
+    decode(&sample, &command);
+    assert_int_equal(command.reason == EVENT_TOO_COMPLEX, !is_read);
+    command_release(&command);
+    sample_end(&sample);
+    buf_release(&text);
+    assert_int_equal(parser_bytes, 0);
+    return parser_most;
+}
+
+/* F17. The parser takes many times a text's size for small containers: 43 MB for 1 MB of "[],". Too many are refused before. */
+static void event_decode__F17_a_small_text__does_not_become_a_large_heap(void **state) {
+    (void)state;
+    json_malloc_t malloc_before;
+    json_free_t free_before;
+    json_get_alloc_funcs(&malloc_before, &free_before);
+    json_set_alloc_funcs(parser_take, parser_give);
+    assert_int_equal(parser_cost(repeated("{\"payload\":[[]", ",[]", 60000, "]}"), false), 0);
+    assert_int_equal(parser_cost(repeated("{\"payload\":[{}", ",{}", 60000, "]}"), false), 0);
+    size_t arrays = parser_cost(repeated("{\"payload\":[[]", ",[]", EVENT_ELEMENTS_MAX / 2 - 10, "]}"), true);
+    size_t objects = parser_cost(repeated("{\"payload\":[{}", ",{}", EVENT_ELEMENTS_MAX / 2 - 10, "]}"), true);
+    json_set_alloc_funcs(malloc_before, free_before);
+    print_message("%zu bytes for arrays, %zu for objects\n", arrays, objects);
+    assert_in_range(arrays, 1, 8 << 20);
+    assert_in_range(objects, 1, 8 << 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(event_decode__framing_that_cannot_be_trusted__is_a_dead_letter),
@@ -1301,6 +1353,7 @@ int main(void) {
         cmocka_unit_test(headers_next__broken_bytes__end_it),
         cmocka_unit_test(event_reasons__all_have_distinct_names),
         cmocka_unit_test(event_decode__a_renewal__says_how_long_it_takes),
+        cmocka_unit_test(event_decode__F17_a_small_text__does_not_become_a_large_heap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

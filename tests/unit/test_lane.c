@@ -326,7 +326,7 @@ static void test_lane__a_passing_failure_repeats_the_same_batch(void **state) {
     assert_int_equal(stage->script.retries, 2);
 }
 
-/* F3–F5: the offset row is the truth. */
+/* F3, F4, F5: the offset row is the truth. */
 static void test_lane__a_commit_in_doubt_that_happened_is_not_done_again(void **state) {
     struct stage *stage = *state;
     stage->script.in_doubt_left = 1;
