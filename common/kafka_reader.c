@@ -5,6 +5,7 @@
 #include "common/buf.h"
 #include "common/clock.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct kafka_reader {
     size_t nudge_messages, nudge_bytes; /* half of the read ahead */
     size_t messages, bytes;             /* handed out since the last nudge */
     bool was_assigned;
+    _Atomic bool is_woken;              /* somebody wakes us, and no poll has waited since */
 };
 
 static const struct kafka_default reader_defaults[] = {
@@ -123,7 +125,11 @@ static rd_kafka_message_t *reader_next(struct kafka_reader *reader, int timeout_
     if (record || reader->client.has_event)
         return record;
     reader_nudge_if_due(reader, true);
-    return timeout_ms > 0 ? rd_kafka_consumer_poll(reader->client.handle, timeout_ms) : NULL;
+    if (timeout_ms <= 0 || atomic_exchange(&reader->is_woken, false))
+        return NULL;
+    record = rd_kafka_consumer_poll(reader->client.handle, timeout_ms);
+    atomic_store(&reader->is_woken, false);
+    return record;
 }
 
 enum kafka_read kafka_reader_poll(struct kafka_reader *reader, int timeout_ms, struct message *ret_message,
@@ -140,6 +146,12 @@ enum kafka_read kafka_reader_poll(struct kafka_reader *reader, int timeout_ms, s
     reader->bytes += record->len + record->key_len;
     reader_nudge_if_due(reader, false);
     return KAFKA_READ_MESSAGE;
+}
+
+/* The yield is remembered by the queue until a poll sees it; the look above, which does not wait, may be that poll. */
+void kafka_reader_wake(struct kafka_reader *reader) {
+    atomic_store(&reader->is_woken, true);
+    rd_kafka_queue_yield(reader->queue);
 }
 
 bool kafka_reader_watermarks(struct kafka_reader *reader, const char *topic, int32_t partition, int timeout_ms,

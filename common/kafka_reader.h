@@ -2,7 +2,7 @@
  * kafka_reader: reads given partitions from given offsets, without a group: marks, tails, the record before a stored
  * offset, `leasectl tail`. Reports the end of each partition.
  *
- * One thread owns a reader.
+ * One thread owns a reader; only kafka_reader_wake may be called from others.
  */
 #ifndef LEASE_KAFKA_READER_H
 #define LEASE_KAFKA_READER_H
@@ -39,6 +39,9 @@ enum kafka_read {
 
 enum kafka_read kafka_reader_poll(struct kafka_reader *reader, int timeout_ms, struct message *ret_message,
                                   struct error *error);
+
+/* Makes a poll that waits, or else the next one, return without waiting. Any thread. */
+void kafka_reader_wake(struct kafka_reader *reader);
 
 bool kafka_reader_watermarks(struct kafka_reader *reader, const char *topic, int32_t partition, int timeout_ms,
                              int64_t *ret_low, int64_t *ret_high, struct error *error)
