@@ -1,18 +1,13 @@
-/* Between the files of event: attributes (event_attributes.c), rules for text (event_text.c), members of data
+/* Between the files of event: attributes (event_attributes.c), members of data
  * (event_members.c), memory and verdicts of a command (event_command.c), the whole (event.c). Not for anybody else. */
 #ifndef LEASE_EVENT_PRIVATE_H
 #define LEASE_EVENT_PRIVATE_H
 
 #include "common/event.h"
+#include "common/event_text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-/* Borrowed bytes; data NULL: absent. */
-struct slice {
-    const char *data;
-    size_t size;
-};
 
 struct attributes {
     struct slice specversion;
@@ -52,17 +47,6 @@ bool event_is_json_media(struct slice media);
 bool event_identify(struct decoder *decoder);
 /* What is wrong although it is identified: key, kind's mode, time. Faults are `malformed`. */
 bool event_check_identified(struct decoder *decoder);
-
-/* ---- event_text.c: EVENT_REASON_NONE, or what is wrong with the text ---- */
-
-enum event_reason event_text_id(struct slice text);       /* subject, holder */
-enum event_reason event_text_resource(struct slice text); /* `<type>/<id>` */
-enum event_reason event_text_table(struct slice text);    /* `<type>` */
-enum event_reason event_text_step(struct slice text);
-enum event_reason event_text_reason(struct slice text);   /* of a fail; valid UTF-8 */
-enum event_reason event_text_attribute(struct slice text); /* CloudEvents id, source */
-enum event_reason event_text_time(struct slice text);      /* RFC 3339 */
-bool event_text_is_traceparent(struct slice text);
 
 /* ---- event_members.c ---- */
 

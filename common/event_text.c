@@ -1,6 +1,6 @@
-/* Which characters and lengths a text of a message may have; see event_private.h. The same rules stand in schemas/ as
+/* Which characters and lengths a text of a message may have; see event_text.h. The same rules stand in schemas/ as
  * patterns, and tests/messages compares the two. Allow-lists: whatever is not named is refused, never changed. */
-#include "common/event_private.h"
+#include "common/event_text.h"
 #include "common/rfc3339.h"
 
 #include <string.h>
