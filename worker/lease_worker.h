@@ -77,6 +77,7 @@ struct lease_connection {
     const char *group; /* named to the broker by the reader and never joined, for the access rules; "lease-worker" by default */
     lease_log_fn *log; /* NULL: nothing is said */
     void *log_context;
+    void *reserved[4];
 };
 
 /* One grant. Everything is borrowed from the item or run that it belongs to. */
@@ -106,9 +107,10 @@ typedef void lease_work_fn(void *context, struct lease_item *item);
  * at once in any case). Must return soon, and must not stop the worker. The item is borrowed until it returns. */
 typedef void lease_lost_fn(void *context, struct lease_item *item);
 
-/* What the coordinator made of a finish, fail or release; from the handle's own thread, once per item that work was called
- * for. `outcome` is "finished", "failed" or "released" where it was accepted, the refusal otherwise ("stale": somebody else has
- * been granted the item since), and NULL if nobody answered before the worker stopped. Must return soon. */
+/* What the coordinator made of a finish, fail or release; from the handle's own thread, once per item that `work` was called
+ * for, after it has returned. `outcome` is "finished", "failed" or "released" where it was accepted, the refusal otherwise
+ * ("stale": somebody else has been granted the item since), and NULL if there is no answer: nothing was sent, since the lease
+ * was lost, or nobody answered before the worker was freed. Must return soon. */
 typedef void lease_settled_fn(void *context, const struct lease_grant *grant, const char *outcome);
 
 struct lease_worker_options {
@@ -161,7 +163,7 @@ struct lease_worker_stats {
     uint64_t lost;      /* the lease ran out or was refused to be renewed, begun or not */
     uint64_t stale;     /* a finish, fail or release that was refused: it changed nothing */
     uint64_t renewals;  /* answered `renewed` */
-    uint64_t resent;    /* finishes, fails, releases and renewals that were sent again */
+    uint64_t resent;    /* finishes, fails and releases that were sent again */
     uint64_t unanswered; /* never answered, given up when the worker stopped */
     uint64_t dropped;   /* records that were no good: repeats, of earlier claims, not well-formed */
     uint64_t reconnected; /* Kafka clients made anew after a failure */
