@@ -109,7 +109,8 @@ typedef void lease_lost_fn(void *context, struct lease_item *item);
 
 /* What the coordinator made of a finish, fail or release; from the handle's own thread, once per item that `work` was called
  * for, after it has returned. `outcome` is "finished", "failed" or "released" where it was accepted, the refusal otherwise
- * ("stale": somebody else has been granted the item since), and NULL if there is no answer: nothing was sent, since the lease
+ * ("stale": somebody else has been granted the item since; "final": it has ended already, by an earlier sending of ours that
+ * was answered too late, or by somebody else), and NULL if there is no answer: nothing was sent, since the lease
  * was lost, or nobody answered before the worker was freed. Must return soon. */
 typedef void lease_settled_fn(void *context, const struct lease_grant *grant, const char *outcome);
 

@@ -250,8 +250,7 @@ bool messages_read_result(const struct message *record, struct messages_result *
 bool messages_get_item(const struct messages_result *result, size_t index, struct messages_item *ret) {
     const json_t *item = json_array_get(json_object_get(result->document->root, "items"), index);
     *ret = (struct messages_item){
-        .lease = text_of(item, "lease"), .outcome_name = text_of(item, "outcome"), .fence = number_of(item, "fence"),
-        .state = text_of(item, "state")};
+        .lease = text_of(item, "lease"), .outcome_name = text_of(item, "outcome"), .fence = number_of(item, "fence")};
     return ret->lease && read_outcome(ret->outcome_name, &ret->outcome);
 }
 

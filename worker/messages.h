@@ -88,8 +88,7 @@ struct messages_item {
     const char *lease;
     enum lease_outcome outcome;
     const char *outcome_name;
-    int64_t fence; /* -1: not said */
-    const char *state; /* NULL: not said */
+    int64_t fence; /* of the grant that the command named; -1: not said */
 };
 /* False: this one is not well-formed. index < item_count. */
 bool messages_get_item(const struct messages_result *result, size_t index, struct messages_item *ret);

@@ -87,27 +87,15 @@ void worker_forget(struct lease_worker *worker, struct command_sent *command) {
 static const enum lease_outcome wished[ITEM_VERDICTS] = {
     [ITEM_FINISH] = LEASE_OUTCOME_FINISHED, [ITEM_FAIL] = LEASE_OUTCOME_FAILED, [ITEM_RELEASE] = LEASE_OUTCOME_RELEASED};
 
-/* An earlier sending of ours has been there, and its answer did not come in time: the last grant is ours, and has ended so. */
-static bool was_done_before(const struct lease_item *item, const struct messages_item *answer) {
-    return answer->outcome == LEASE_OUTCOME_FINAL && item->sendings > 1 && item->verdict == ITEM_FINISH &&
-           answer->fence == item->grant.fence && answer->state && strcmp(answer->state, "finished") == 0;
-}
-
 static void take_verdict(struct lease_worker *worker, struct lease_item *item, const struct messages_item *answer,
                          struct calls *calls) {
     if (item->state != ITEM_SENT && item->state != ITEM_DECIDED)
         return; /* answered already, to another sending */
-    enum lease_outcome outcome = answer->outcome;
-    const char *name = answer->outcome_name;
-    if (outcome == LEASE_OUTCOME_BUSY) {
+    if (answer->outcome == LEASE_OUTCOME_BUSY) {
         worker_send_again(worker, item, hold_clock_us(), calls);
         return;
     }
-    if (was_done_before(item, answer)) {
-        outcome = LEASE_OUTCOME_FINISHED;
-        name = "finished";
-    }
-    if (outcome != wished[item->verdict])
+    if (answer->outcome != wished[item->verdict])
         worker->stats.stale++;
     else if (item->verdict == ITEM_FINISH)
         worker->stats.finished++;
@@ -115,7 +103,7 @@ static void take_verdict(struct lease_worker *worker, struct lease_item *item, c
         worker->stats.failed++;
     else
         worker->stats.released++;
-    worker_settle(worker, item, name, calls);
+    worker_settle(worker, item, answer->outcome_name, calls);
 }
 
 static bool is_loss(enum lease_outcome outcome) {
