@@ -33,7 +33,7 @@ def test_every_fact_that_is_explained_is_named_by_the_tests_it_lists():
 
 
 def test_code_says_facts_in_words():
-    assert [path.name for path in sources("common", "coordinator", "sql") if facts_in(path)] == []
+    assert [path.name for path in sources("common", "coordinator", "worker", "sql") if facts_in(path)] == []
 
 
 def points_listed():
@@ -44,7 +44,7 @@ def points_listed():
 
 
 def test_every_crash_point_is_listed():
-    points = {point for path in sources("common", "coordinator", suffixes=(".c",))
+    points = {point for path in sources("common", "coordinator", "worker", suffixes=(".c",))
               for point in re.findall(r'CRASH_POINT\("([a-z_.]+)"\)', path.read_text(encoding="utf-8"))}
     assert len(points) > 15
     assert points == {point for point, _ in points_listed()}
