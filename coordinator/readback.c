@@ -3,7 +3,7 @@
 
 #include "common/buf.h"
 #include "common/clock.h"
-#include "coordinator/stamp.h"
+#include "common/stamp.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include "common/kafka_reader.h"
 #include "coordinator/outputs.h"
 #include "coordinator/publisher.h"
-#include "coordinator/stamp.h"
+#include "common/stamp.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* What is believed of a record on an output topic. */
-#include "coordinator/stamp.h"
+#include "common/stamp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* stamp: what a record on an output topic says about where it comes from: journal number, the relay's epoch, the fence. Read by
- * the relay when it takes over and by the witness.
+ * the relay when it takes over, by the witness, and by consumers of the outputs.
  *
  * A dead letter carries its original's headers before ours, and whoever sent it chose them: of a name that comes twice only the
  * last counts, and a dead letter is never a mark and has no fence. */

@@ -1,5 +1,5 @@
 /* stamp; see stamp.h. */
-#include "coordinator/stamp.h"
+#include "common/stamp.h"
 
 #include "common/record.h"
 
