@@ -12,6 +12,7 @@ from harness import eventually, read_topic
 from leasectl import small_topics
 from stage import Stage
 
+GATE_SQL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "sql", "gate", "gate.sql")
 TOPICS = ("lease.results", "lease.grants")
 
 
@@ -131,6 +132,35 @@ def test_a_small_gate_forgets_what_has_ended_and_knows_who_is_live(stage, new_ga
     assert {lease for lease, verdict in verdicts.items() if verdict == "admit"} == live
     assert set(verdicts.values()) == {"admit", "stale"}
     gate.end()
+
+
+def test_a_gate_in_another_database_takes_grants_and_floors_as_they_are_published(stage):
+    """What stands in lease.grants and lease.state is what sql/gate/gate.sql wants; it knows nothing else of us."""
+    place = stage.place
+    database = place.postgres.create_database("lease_gate")
+    try:
+        with open(GATE_SQL, encoding="utf-8") as file:
+            database.query(file.read())
+
+        def admit(grant, effect=None):
+            return database.value("SELECT lease_gate.admit('settlement/s/1', %s, %s, %s)", (grant["fence"], grant["claim_id"], effect))
+
+        def take_floors():
+            stage.state.read_all()
+            rows = [record.value for record in stage.state.records]
+            return database.value("SELECT lease_gate.raise_floor(%s, %s::bigint[])",
+                                  ([f"{row['kind']}/{row['lease']}" for row in rows], [row.get("min_fence") for row in rows]))
+
+        stale = start(stage, "s/1", "h1", ttl_ms=300)
+        assert admit(stale, "pay") == "admit"
+        stage.event("lapsed", "settlement", "s/1")
+        place.wait_idle()
+        assert take_floors() == 1 and take_floors() == 0
+        assert admit(stale, "post") == "stale"
+        successor = start(stage, "s/1", "h2")
+        assert [admit(successor, "pay"), admit(successor, "post")] == ["duplicate", "admit"]
+    finally:
+        database.drop()
 
 
 # ---- results ----

@@ -126,7 +126,7 @@ def test_who_waited_behind_a_rollback_is_judged_as_if_it_had_not_been(form, is_k
 
 @each_form
 @is_known
-def test_two_claims_under_one_fence_never_both_get_in(form, is_known, a, b, watcher):
+def test_F2_two_claims_under_one_fence_never_both_get_in(form, is_known, a, b, watcher):
     """Two servers that were promoted apart from each other gave out the same fence."""
     known(watcher, is_known)
     assert ask(a, form, 5, A) == ADMIT

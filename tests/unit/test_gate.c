@@ -1,5 +1,5 @@
-/* The gate of topic consumers: its rule as a table, how it begins, what its bound may and may not do, and random play against a
- * statement of the rule that forgets nothing. */
+/* The gate of topic consumers: its rule as a table (F2, F31: two histories, stragglers), how it begins, what its bound may and may not do,
+ * and random play against a statement of the rule that forgets nothing. */
 #include "common/gate.h"
 
 #include "common/record.h"

@@ -1,4 +1,4 @@
-/* What a reader of results hands out: each record once, whatever the relays did. (With a broker: test_gates.py.) */
+/* What a reader of results hands out: each record once, whatever the relays did (F20). (With a broker: test_gates.py.) */
 #include "common/results_reader.h"
 
 #include <setjmp.h>
