@@ -5,6 +5,7 @@ import java.util.Map;
 
 /** Prints the answers, and keeps a ledger behind a gate: what comes with an outdated fence has no effect. Results [SECONDS-IDLE] */
 public final class Results {
+    /** claim null: a floor, nobody was let in with that number yet. */
     record Seen(long fence, String claim) {}
 
     /** For each resource the highest fence that was let in. (A service keeps it beside the data, in the effect's transaction.) */
@@ -13,7 +14,7 @@ public final class Results {
 
         boolean admits(String resource, long fence, String claim) {
             Seen seen = highest.get(resource);
-            if (seen != null && (fence < seen.fence() || fence == seen.fence() && !claim.equals(seen.claim()))) {
+            if (seen != null && (fence < seen.fence() || fence == seen.fence() && seen.claim() != null && !claim.equals(seen.claim()))) {
                 return false;
             }
             highest.put(resource, new Seen(fence, claim));
@@ -24,7 +25,7 @@ public final class Results {
         void raiseFloor(String resource, long floor) {
             Seen seen = highest.get(resource);
             if (seen == null || floor > seen.fence()) {
-                highest.put(resource, new Seen(floor, ""));
+                highest.put(resource, new Seen(floor, null));
             }
         }
     }

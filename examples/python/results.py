@@ -11,11 +11,11 @@ class Gate:
     effect: sql/gate has that for PostgreSQL.)"""
 
     def __init__(self):
-        self.highest = {}               # resource: (fence, claim id)
+        self.highest = {}               # resource: (fence, claim id; None: a floor, nobody was let in with that number yet)
 
     def admits(self, resource, fence, claim_id):
         seen = self.highest.get(resource)
-        if seen and (fence < seen[0] or fence == seen[0] and claim_id != seen[1]):
+        if seen and (fence < seen[0] or fence == seen[0] and seen[1] not in (None, claim_id)):
             return False
         self.highest[resource] = (fence, claim_id)
         return True

@@ -1,0 +1,79 @@
+# ctest: LABEL examples TIMEOUT 180
+"""The examples for other languages do what their README says, against the real system: what one language requests, another works on, and
+every item is finished once. They are run as a reader would run them, not imported."""
+import collections
+import glob
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import books
+from kafka import jars
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+EXAMPLES = os.path.join(ROOT, "examples")
+
+
+class Language:
+    """How the three programs of a language are started."""
+
+    def __init__(self, place, commands):
+        self.place, self.commands = place, commands
+
+    def start(self, program, *words):
+        environment = dict(os.environ, **self.place.environment())
+        return subprocess.Popen([*self.commands[program], *map(str, words)], env=environment, stdout=subprocess.PIPE, text=True)
+
+    def run(self, program, *words):
+        process = self.start(program, *words)
+        said, _ = process.communicate(timeout=90)
+        assert process.returncode == 0, said
+        return said
+
+
+@pytest.fixture(name="python")
+def fixture_python(place):
+    folder = os.path.join(EXAMPLES, "python")
+    return Language(place, {name: [sys.executable, os.path.join(folder, f"{name}.py")] for name in ("producer", "results", "worker")})
+
+
+@pytest.fixture(name="java")
+def fixture_java(place, tmp_path):
+    classes, kafka_jars = str(tmp_path / "classes"), jars()
+    sources = glob.glob(os.path.join(EXAMPLES, "java", "*.java"))
+    subprocess.run(["javac", "-Xlint:all", "-Werror", "-cp", f"{kafka_jars}/*", "-d", classes, *sources], check=True, timeout=120)
+    start = ["java", "-Xmx128m", "-cp", f"{classes}:{kafka_jars}/*"]
+    return Language(place, {name: [*start, name.capitalize()] for name in ("producer", "results", "worker")})
+
+
+def finished_of(said):
+    """'worker-1: 12 finished' → 12"""
+    return int(re.search(r"(\d+) finished", said.splitlines()[-1])[1])
+
+
+def test_what_one_language_requests_others_finish_once(place, python, java):
+    place.coordinator().start()
+    workers = [python.start("worker", "--kind", "cleanup", "--ttl", "5", "--until-idle", "6"), java.start("worker", "cleanup", "6"),
+               python.start("worker", "--kind", "cleanup", "--threads", "1", "--ttl", "5", "--until-idle", "6")]
+    python.run("producer", "cleanup.request", *[f"p-{number}" for number in range(60)])
+    java.run("producer", "cleanup.request", *[f"j-{number}" for number in range(60)])
+    shares = [finished_of(worker.communicate(timeout=90)[0]) for worker in workers]
+    place.wait_idle(30)
+    answers = collections.Counter(place.database.query("SELECT subject FROM lease.timeline WHERE event = 'finished'"))
+    assert len(answers) == 120 and set(answers.values()) == {1}
+    assert sum(shares) == 120 and all(share > 0 for share in shares), f"each has a share: {shares}"
+    for language in (python, java):
+        said = language.run("results", *(["--until-idle", "2"] if language is python else ["2"]))
+        assert finished_of(said) == 120
+        assert len(re.findall(r"^\d+ finished cleanup/[pj]-\d+ fence \d+$", said, re.M)) == 120
+    books.balance(books.collect(place))
+
+
+def test_a_run_is_started_by_the_producer(place, python):
+    place.coordinator().start()
+    python.run("producer", "settlement.start", "run-1", "--data", '{"holder": "me", "resources": ["album/7"]}')
+    place.wait_idle(30)
+    assert re.search(r"^\d+ granted settlement/run-1 fence 1$", python.run("results", "--until-idle", "1.5"), re.M)
