@@ -11,7 +11,7 @@ FROM debian:bookworm-slim AS builder
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
       gcc libc6-dev cmake make pkg-config \
-      libpq-dev librdkafka-dev libjansson-dev libinih-dev libmicrohttpd-dev libssl-dev uthash-dev zlib1g-dev \
+      libpq-dev librdkafka-dev libjansson-dev libinih-dev libmicrohttpd-dev libcurl4-openssl-dev libssl-dev uthash-dev zlib1g-dev \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
