@@ -45,6 +45,7 @@ struct lease_item {
     unsigned sendings;
     uint64_t sent_by; /* the number of the command that it went with last */
     bool is_lost;       /* the loss was taken note of */
+    bool was_lost_in_work; /* before `work` returned, whoever saw it first */
     bool is_superseded; /* the same lease has been granted to us again: nothing of this grant counts any more */
     bool is_alone;      /* a command of several was malformed: this one goes by itself */
 

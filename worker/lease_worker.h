@@ -102,9 +102,10 @@ struct lease_item;
  * before it returns; if it calls none, the item is failed and tried again. The item is borrowed until it returns. */
 typedef void lease_work_fn(void *context, struct lease_item *item);
 
-/* The lease of an item that `work` has in hand is lost: once per item, from the handle's own thread, at least margin_ms before
+/* The lease of an item was lost while `work` had it: once per item, from the handle's own thread, at least margin_ms before
  * anybody else can have it (unless this process did not run at that time: then as soon as it does; lease_item_is_mine says so
- * at once in any case). Must return soon, and must not stop the worker. The item is borrowed until it returns. */
+ * at once in any case, so work that asks may have returned by then). Must return soon, and must not stop the worker. The
+ * item is borrowed until it returns. */
 typedef void lease_lost_fn(void *context, struct lease_item *item);
 
 /* What the coordinator made of a finish, fail or release; from the handle's own thread, once per item that `work` was called
@@ -255,12 +256,13 @@ struct lease_answer {
     const char *until; /* RFC 3339, UTC */
     int64_t remaining_ms;
     int64_t fence;
+    bool is_refusal; /* nothing was changed */
     bool has_blocker;
     struct lease_blocker held_by;
 };
 
-/* From the handle's own thread, once per command that returned LEASE_PENDING; answer NULL: none came in time, or the client
- * was freed. Borrowed until it returns. Must return soon and not wait for the library. */
+/* From the handle's own thread, once per command that returned LEASE_PENDING, unless the run is freed first; answer NULL: none
+ * came in answer_ms. Borrowed until it returns. Must return soon and not wait for the library. */
 typedef void lease_answered_fn(void *context, struct lease_run *run, const struct lease_answer *answer);
 /* As for items: once per run, in time. */
 typedef void lease_run_lost_fn(void *context, struct lease_run *run);

@@ -121,6 +121,8 @@ static bool copy_properties(struct link *link, const struct lease_connection *co
 }
 
 static void say_for_kafka(void *context, int level, const char *facility, const char *text) {
+    if (strcmp(facility, "CONFWARN") == 0)
+        return; /* about settings that are ours, and meant */
     link_say(context, level <= 4 ? LEASE_LOG_WARNING : level <= 6 ? LEASE_LOG_INFO : LEASE_LOG_DEBUG, "kafka %s: %s",
              facility, text);
 }

@@ -66,7 +66,7 @@ void worker_give_back(struct lease_worker *worker, struct lease_item *item, int6
 void worker_lose(struct lease_worker *worker, struct lease_item *item, struct calls *calls) {
     item->is_lost = true;
     worker->stats.lost++;
-    if (item->state == ITEM_RUNNING) {
+    if (item->state == ITEM_RUNNING || item->was_lost_in_work) {
         item->references++;
         TAILQ_INSERT_TAIL(&calls->lost, item, lost_call);
     }
@@ -130,6 +130,7 @@ static bool put_item(struct lease_worker *worker, struct lease_item *item) {
         item->retry = true;
     }
     worker->running--;
+    item->was_lost_in_work = !hold_is_mine(&item->hold, now_us);
     atomic_store(&worker->progress_us, now_us);
     if (item_step(item, ITEM_DECIDE) == ITEM_DECIDED)
         worker_queue_decided(worker, item, now_us);

@@ -129,7 +129,7 @@ static void take_renewal(struct lease_worker *worker, struct lease_item *item, c
 
 static void take_item_answer(struct lease_worker *worker, const struct command_sent *command, struct lease_item *item,
                              const struct messages_item *answer, struct calls *calls) {
-    if (strcmp(answer->lease, item->grant.lease) != 0)
+    if (strcmp(answer->lease, item->grant.lease) != 0 || (answer->fence >= 0 && answer->fence != item->grant.fence))
         return;
     if (command->command == LEASE_COMMAND_RENEW)
         take_renewal(worker, item, answer, command->sent_us, calls);

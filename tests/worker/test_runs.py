@@ -1,0 +1,86 @@
+# ctest: LABEL worker TIMEOUT 240
+"""The run side of the library: start, renew, advance, finish; refusals that say who is in the way; loss; callbacks."""
+import pytest
+
+from waiting import eventually
+
+
+@pytest.fixture
+def crew(place, probes):
+    place.coordinator().start()
+    return probes
+
+
+def test_run__goes_its_steps_and_finishes(place, crew):
+    run = crew.run()
+    started = run.ask("start royalty-1 10000 album/7 album/8")
+    assert (started["status"], started["outcome"]) == ("accepted", "granted") and started["fence"] > 0
+    assert run.ask("mine", "mine")["mine"]
+    assert run.ask("advance posted 5000")["outcome"] == "out_of_step"
+    assert run.ask("advance calculated 5000")["outcome"] == "advanced"
+    finished = run.ask("finish 5000")
+    assert (finished["status"], finished["outcome"], finished["fence"]) == ("accepted", "finished", started["fence"])
+    assert not run.ask("mine", "mine")["mine"]
+    assert run.ask("finish 5000")["outcome"] == "final"
+    assert not run.find("lost")
+    assert run.end() == 0
+    assert place.database.value("SELECT state FROM lease.leases WHERE lease = 'royalty-1'") == "finished"
+
+
+def test_run__is_refused_with_who_holds_it_since_when_and_until_when(crew):
+    first, second = crew.run(name="first"), crew.run(name="second")
+    assert first.ask("start a 10000 album/7")["status"] == "accepted"
+    refused = second.ask("start b 10000 album/6 album/7")
+    assert (refused["status"], refused["outcome"], refused["refusal"]) == ("refused", "held", True)
+    held_by = refused["held_by"]
+    assert (held_by["holder"], held_by["lease"], held_by["resource"]) == (first.holder, "a", "album/7")
+    assert held_by["since"] < held_by["until"] and 0 < held_by["remaining_ms"] <= 2000
+    assert second.ask("finish 1000")["code"] == "not_granted"
+
+
+def test_run__is_given_back_when_it_is_freed(crew):
+    first, second = crew.run(name="first"), crew.run(name="second")
+    assert first.ask("start a 10000 album/7")["status"] == "accepted"
+    first.say("free")
+    eventually(lambda: second.ask("start b 10000 album/7")["status"] == "accepted", 1.5, "album/7 is free before the ttl is over")
+
+
+def test_run__that_is_renewed_by_hand_lives_as_long_as_it_is(crew):
+    run = crew.run(ttl_ms=1500)
+    assert run.ask("manual a 10000")["status"] == "accepted"
+    for _ in range(3):
+        run.ask("progress 700", "mine")
+        assert run.ask("renew 5000")["outcome"] == "renewed"
+    assert run.ask("mine", "mine")["remaining_ms"] > 800
+    lost = run.wait_for("lost", 5)
+    assert not lost["mine"]
+    assert run.ask("renew 5000")["outcome"] in ("lapsed", "renewed")   # the margin: the database may still know it as held
+    assert not run.ask("mine", "mine")["mine"]
+    assert len(run.find("lost")) == 1
+
+
+def test_run__that_is_done_late_is_accepted_if_nobody_came(crew):
+    run = crew.run(ttl_ms=500)
+    assert run.ask("manual a 10000")["status"] == "accepted"
+    run.wait_for("lost", 5)
+    assert run.ask("finish 5000")["outcome"] == "finished"
+
+
+def test_run__answers_by_callback(crew):
+    first, second = crew.run(name="first"), crew.run(name="second")
+    assert first.ask("later a album/7")["status"] == "pending"
+    granted = first.wait_for("called back")
+    assert (granted["status"], granted["outcome"]) == ("answered", "granted")
+    second.ask("later b album/7")
+    assert second.wait_for("called back")["held_by"]["holder"] == first.holder
+
+
+def test_run__waits_no_longer_than_it_was_told_and_lets_go_of_what_comes_later(place, probes):
+    coordinator = place.coordinator()
+    run = probes.run(ttl_ms=10000)
+    assert run.ask("start a 300 album/7")["status"] == "unanswered"      # nobody is there to answer
+    coordinator.start()
+    released = place.reader("lease.results").wait_for(lambda record: record.value["outcome"] == "released")
+    assert released.value["lease"] == "a"
+    other = probes.run(name="other")
+    assert other.ask("start b 10000 album/7")["status"] == "accepted"
