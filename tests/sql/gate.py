@@ -20,6 +20,8 @@ WITHOUT = {
     "the compare of the set": [("OR c.fence < c.highest OR", "OR"), ("AND r.fence < j.fence)", "AND r.fence <> j.fence)")],
     "the claim id of the set": [(" OR c.claim <> c.claim_of_fence AS", " AS")],
     "the floor of the set": [("NOT c.is_above_floor OR ", "")],
+    "the base": [("p_fence < v_base OR ", ""), ("IF p_fence < (SELECT b.last_value", "IF false AND p_fence < (SELECT b.last_value")],
+    "the base of the set": [("greatest(r.min_fence, v_base)", "r.min_fence")],
     "the base behind the lock": [("IF p_fence < (SELECT b.last_value", "IF false AND p_fence < (SELECT b.last_value")],
     "the memory of effects": [("    IF NOT FOUND THEN\n      RETURN 'duplicate';", "    IF false THEN\n      RETURN 'duplicate';")],
 }
@@ -86,22 +88,19 @@ class Reference:
 
 class Books:
     """Effects as they landed, in their order: what must be true of them whatever happened on the way. Rows: (seq, what, resource,
-    fence, claim, effect), `what` being effect, floor or base."""
+    fence, claim, effect), `what` being effect or floor."""
 
     def __init__(self, rows):
         self.wrong = []
-        highest, floor, base, done = {}, {}, 0, set()
+        highest, floor, done = {}, {}, set()
         for seq, what, resource, fence, claim_id, effect in sorted(rows):
-            if what == "base":
-                base = max(base, fence)
-            elif what == "floor":
+            if what == "floor":
                 floor[resource] = max(floor.get(resource, 0), fence)
             else:
                 before, its_claim = highest.get(resource, (0, None))
                 self.check(fence >= before, seq, f"{resource}: fence {fence} landed after {before}")
                 self.check(fence != before or claim_id == its_claim, seq, f"{resource}: two claims under fence {fence}")
                 self.check(fence >= floor.get(resource, 0), seq, f"{resource}: fence {fence} landed below the floor {floor.get(resource)}")
-                self.check(fence >= base, seq, f"{resource}: fence {fence} landed below the base {base}")
                 self.check(effect is None or (resource, effect) not in done, seq, f"{resource}: effect {effect} landed twice")
                 done.add((resource, effect))
                 if fence >= before:

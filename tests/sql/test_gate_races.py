@@ -255,21 +255,27 @@ def test_no_wait_is_longer_than_the_caller_says(a, b):
 # ---- at random ----
 
 class History:
-    """Transactions about a few resources, some in the middle of each other. They note what landed, in the order of a sequence drawn while
-    the resource is held."""
+    """Transactions about a few resources, some in the middle of each other, and purges between them. They note what landed, in the
+    order of a sequence drawn while the resource is held."""
 
     def __init__(self, number, r):
-        self.number, self.fence = number, itertools.count(1)
+        self.number = number
         self.work = [self.transaction(r) for _ in range(r.randrange(4, 9))]
         r.shuffle(self.work)
+
+    def fence_of(self, r):
+        """Later histories have higher ones, so that a purge can forget the earlier."""
+        return 10 * self.number + r.randrange(1, 9)
 
     def transaction(self, r):
         roll = r.random()
         if roll < 0.1:
-            return ("floor", self.name(r), r.randrange(1, 9))
+            return ("floor", self.name(r), self.fence_of(r))
+        if roll < 0.2:
+            return ("purge", self.fence_of(r))
         # Claims are those of the grant, but for a fence that was given out twice.
-        return [("effect", self.name(r), fence, claim(fence if r.random() < 0.8 else 100 + fence), r.choice([None, "e", "f"]))
-                for fence in [r.randrange(1, 9)] for _ in range(r.choice([1, 1, 1, 2]))]
+        return [("effect", self.name(r), fence, claim(fence if r.random() < 0.8 else 10 ** 6 + fence), r.choice([None, "e", "f"]))
+                for fence in [self.fence_of(r)] for _ in range(r.choice([1, 1, 1, 2]))]
 
     def name(self, r):
         return f"h{self.number}/{r.randrange(2)}"
@@ -318,6 +324,8 @@ class Player(threading.Thread):
         if work[0] == "floor":
             lane.query("SELECT lease_gate.raise_floor(ARRAY[%s], ARRAY[%s])", work[1:])
             self.note(work[0], *work[1:], None, None)
+        elif work[0] == "purge":
+            lane.query("SELECT * FROM lease_gate.purge(%s)", work[1:])
         elif len(work) > 1 and r.random() < SET_SHARE:
             verdicts = [row[0] for row in lane.query("SELECT verdict FROM lease_gate.admit_each(%s::text[], %s::bigint[], %s::uuid[], %s::text[])",
                                                      [list(column) for column in list(zip(*work))[1:]])]
@@ -349,6 +357,7 @@ def play(database, histories, seed):
         mixed = [work for history in several for work in history.work]
         r.shuffle(mixed)
         queue += mixed
+    queue.reverse()                                                     # players take from its end
     count = len(queue)
     players = [Player(database.conninfo, f"{seed}-{n}", queue) for n in range(LANES)]
     for player in players:
@@ -376,7 +385,8 @@ def test_random_histories_keep_the_books(server):
 
 
 @pytest.mark.parametrize("without,form", [("the compare", "admit"), ("the look behind the lock", "admit"), ("the claim id", "admit"), ("the floor", "admit"),
-                                          ("the memory of effects", "admit"), ("the compare of the set", "admit_each"),
+                                          ("the memory of effects", "admit"), ("the base", "admit"),
+                                          ("the base of the set", "admit_each"), ("the compare of the set", "admit_each"),
                                           ("the claim id of the set", "admit_each"), ("the floor of the set", "admit_each")])
 def test_the_books_find_out_when_a_protection_is_off(without, form, server, monkeypatch):
     """A test that cannot fail shows nothing. One form only, at the level where nothing else helps."""
@@ -384,9 +394,12 @@ def test_the_books_find_out_when_a_protection_is_off(without, form, server, monk
         monkeypatch.setitem(FORMS, name, FORMS[form])
     monkeypatch.setattr("test_gate_races.SET_SHARE", 0.5 if form == "admit_each" else 0)
     monkeypatch.setattr("test_gate_races.LEVELS", LEVELS[:1])
-    database = server.create_database("lease_gate")
-    gate.load(database, gate.text(without=without))
-    books, told, _ = play(database, 200, 7)
-    print(without, told, books.wrong[:2])
+    for round_ in range(6):                     # some need two that meet at the right moment
+        database = server.create_database("lease_gate")
+        gate.load(database, gate.text(without=without))
+        books, told, _ = play(database, 200, round_)
+        database.drop()
+        if books.wrong:
+            break
+    print(f"without {without}: {told}; {len(books.wrong)} wrong, such as {books.wrong[:2]}")
     assert books.wrong != []
-    database.drop()
