@@ -151,6 +151,7 @@ def test_random_calls_of_every_form_agree_with_the_reference(new_lane):
                 seen[verdict] += 1
         stored = lane.query("SELECT resource, fence, claim_id::text FROM lease_gate.resource WHERE fence > 0")
         assert {row[0]: row[1:] for row in stored} == reference.highest
+        assert lane.query("SELECT * FROM lease_gate.resource WHERE (fence > 0) <> (claim_id IS NOT NULL) OR fence < 0 OR min_fence < 0") == []
         assert {tuple(row) for row in lane.query("SELECT resource, effect FROM lease_gate.effect")} == reference.effects
         lane.query("ROLLBACK TO game")
     print(seen)
