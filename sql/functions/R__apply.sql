@@ -1,5 +1,9 @@
 SET LOCAL ROLE lease_owner;
 
+-- Before it had p_member.
+DROP FUNCTION IF EXISTS lease.apply(text[], int[], bigint[], text[], text[], text[], text[], text[], bytea[], text[], text[], bigint[], uuid[], boolean[],
+  bigint[], bigint[], bigint[], bigint[], text[], boolean[], int[], text[], int[], text[], text[], text[], text[], text[], bytea[], bytea[], bytea[], timestamptz);
+
 -- The number of a lease's condition, as in lease.condition; expiry apart, which needs the clock.
 CREATE OR REPLACE FUNCTION lease.condition_no(p_state text, p_lease_until timestamptz, p_covering text) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
@@ -14,6 +18,11 @@ $$;
 -- once; serves open demand; appends every answer and event to the journal. Arrays in, one row per command out, in order;
 -- then a row with ord 0 for each grant out of open demand.
 -- Never raises for what a command contains: the answer is its outcome.
+--
+-- A command over many items is a head (p_member false, its subject the holder) and behind it a member for each item (p_member true;
+-- origin, source and id are the head's). The head is identified, deduplicated and answered, with the outcome of every member in its
+-- payload; a member that changes its lease has an event of its own, any other leaves no trace but that outcome, and none has a row.
+-- p_member is NULL for an ordinary command; the whole array is NULL where there is no other.
 --
 -- Outcomes, in precedence: see lease.outcome; which command meets which in which condition: see lease.transition.
 --
@@ -36,7 +45,7 @@ CREATE OR REPLACE FUNCTION lease.apply(
   p_amount bigint[], p_refresh bigint[], p_wait_ms bigint[], p_word text[], p_flag boolean[],
   p_resource_upto int[], p_resource text[], p_table_upto int[], p_table text[], p_payload text[],
   p_verdict text[], p_reason text[], p_field text[], p_raw_key bytea[], p_raw_value bytea[], p_raw_headers bytea[],
-  p_at timestamptz DEFAULT NULL)
+  p_at timestamptz DEFAULT NULL, p_member boolean[] DEFAULT NULL)
 RETURNS TABLE (ord int, outcome text, number bigint, fence bigint, claim_id uuid, lease_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 -- One plan, made once and by key: planning anew for every batch costs more than a small batch itself, and a plan
@@ -62,7 +71,7 @@ DECLARE
   rules text[];
 
   -- Kinds, by index.
-  k_kind text[]; k_pool int[]; k_ttl bigint[]; k_ttl_max bigint[]; k_attempts int[]; k_backoff bigint[]; k_backoff_max bigint[];
+  k_kind text[]; k_pool int[]; k_ttl bigint[]; k_ttl_max bigint[]; k_attempts int[]; k_backoff bigint[]; k_backoff_max bigint[]; k_covers text[];
   commands text[]; steps text[];
 
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
@@ -93,6 +102,7 @@ DECLARE
   o_outcome text[]; o_event int[]; o_fence bigint[]; o_claim uuid[]; o_until timestamptz[];
 
   i int; s int; t int; k int; cond int; cmd int; fits boolean; lo int; hi int;
+  is_member boolean; is_open boolean; heads int[] := '{}'; v_free text[];
   f bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
   targets text[]; asked int; stamped int; inserted int; mine int;
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
@@ -101,9 +111,9 @@ DECLARE
   v_base bigint; v_earliest timestamptz; v_expected int; v_done int; v_remembered int := 0; v_slot smallint; has_changes boolean := false; is_same_server boolean;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
-  SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, st.dedup_slot,
+  SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, d.covers, st.dedup_slot,
          id.system_identifier = w.system_identifier AND id.timeline = w.timeline
-    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, v_slot, is_same_server
+    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, k_covers, v_slot, is_same_server
     FROM lease.decision d, lease.setting st, lease.identity id, lease.this_server w;
   IF NOT is_same_server THEN
     PERFORM lease.assert_server();
@@ -130,9 +140,9 @@ BEGIN
       stampings := stampings + 1;
     END IF;
     IF v_reason IS NULL THEN
-      IF cmd = 9 THEN has_claims := true; claimed := claimed || p_kind[i]; ELSE c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
+      IF cmd = 9 THEN has_claims := true; claimed := claimed || p_kind[i]; ELSIF p_member[i] IS NOT FALSE THEN c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
       IF cmd = 4 THEN has_steps := true; END IF;
-      IF cmd >= 0 THEN
+      IF cmd >= 0 AND p_member[i] IS NOT TRUE THEN
         c_key[i] := encode(substr(sha256(convert_to(p_source[i] || E'\x01' || p_message_id[i], 'UTF8')), 1, 16), 'hex')::uuid;
       END IF;
     END IF;
@@ -274,6 +284,13 @@ BEGIN
     END IF;
     v_reason := c_reason[i]; v_field := NULL; v_amount := NULL; v_blocking := NULL; v_resource := NULL; v_blocker := NULL;
     v_changes := false; v_grant := false; v_payload := NULL;
+    IF p_member[i] IS NOT TRUE THEN
+      is_member := false; is_open := false;
+    ELSIF is_open THEN
+      is_member := true;
+    ELSE
+      CONTINUE;   -- of a command that is refused as a whole
+    END IF;
 
     IF p_verdict[i] = 'dead_letter' THEN
       v_outcome := 'dead_letter'; v_field := c_field[i];
@@ -283,6 +300,8 @@ BEGIN
       v_outcome := CASE WHEN d_digest[i] = p_digest[i] THEN 'duplicate' ELSE 'malformed' END;
     ELSIF c_first[i] < i THEN
       v_outcome := CASE WHEN p_digest[c_first[i]] = p_digest[i] THEN 'duplicate' ELSE 'malformed' END;
+    ELSIF p_member[i] IS FALSE THEN
+      v_outcome := 'answered'; is_open := true; heads := heads || i;
     ELSIF cmd = 9 THEN
       -- What it gets is known after the matching; its answer stands here, in the order of the messages.
       nq := nq + 1; q_cmd[nq] := i;
@@ -485,9 +504,17 @@ BEGIN
       END IF;
     END IF;
 
+    IF is_member THEN
+      o_outcome[i] := v_outcome;
+      IF NOT v_changes THEN
+        o_fence[i] := p_fence[i]; o_claim[i] := p_claim_id[i];
+        IF v_outcome = 'renewed' THEN o_until[i] := s_until[s]; END IF;
+        CONTINUE;
+      END IF;
+    END IF;
     ne := ne + 1;
     o_outcome[i] := v_outcome; o_event[i] := ne;
-    IF v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
+    IF NOT is_member AND v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
       v_remembered := v_remembered + 1;
     END IF;
     e_cmd[ne] := i; e_slot[ne] := s; e_refresh[ne] := NULL; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
@@ -517,6 +544,14 @@ BEGIN
       END IF;
       o_fence[i] := p_fence[i]; o_claim[i] := p_claim_id[i];
     END IF;
+  END LOOP;
+
+  -- What became of each item of a command over many.
+  FOREACH i IN ARRAY heads LOOP
+    e_payload[o_event[i]] := (SELECT json_agg(json_strip_nulls(json_build_object('lease', p_subject[u], 'outcome', o_outcome[u], 'fence', o_fence[u], 'claim_id', o_claim[u],
+             'until', to_char(o_until[u] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+             'remaining_ms', floor(extract(epoch FROM o_until[u] - v_at) * 1000)::bigint)) ORDER BY u)::text
+      FROM generate_series(i + 1, coalesce((SELECT min(w.ord) FROM unnest(p_member) WITH ORDINALITY w (member, ord) WHERE w.ord > i AND w.member IS NOT TRUE), n + 1) - 1) AS u);
   END LOOP;
 
   -- Write each lease once.
@@ -575,16 +610,20 @@ BEGIN
   FOR k IN 1 .. cardinality(k_kind) LOOP
     CONTINUE WHEN k_pool[k] = 0;
     v_cut := coalesce(p_at, clock_timestamp());
+    v_free := NULL;
     CONTINUE WHEN NOT EXISTS (SELECT 1 FROM lease.lease l WHERE l.kind = k_kind[k] AND l.state = 'ready' AND l.ready_at <= v_cut);
     FOR r IN SELECT d.* FROM lease.demand d
               WHERE d.credit_total > d.granted_total AND d.kind = k_kind[k] AND d.open_until >= v_cut
               ORDER BY d.ticket LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED LOOP
       taken := 0;
       d_count := least(r.credit_total - r.granted_total, room);
+      IF k_covers[k] IS NOT NULL THEN
+        v_free := lease.free_items(k_kind[k], k_covers[k], d_count::int, k_backoff[k], v_cut);
+      END IF;
       FOR g IN
         WITH item AS MATERIALIZED (
                SELECT l.kind, l.lease FROM lease.lease l
-                WHERE l.kind = k_kind[k] AND l.state = 'ready' AND l.ready_at <= v_cut
+                WHERE l.kind = k_kind[k] AND l.state = 'ready' AND l.ready_at <= v_cut AND (v_free IS NULL OR l.lease = ANY (v_free))
                 ORDER BY l.ready_at, l.lease LIMIT d_count FOR NO KEY UPDATE SKIP LOCKED),
              numbered AS MATERIALIZED (SELECT kind, lease, nextval('lease.fence') AS fence FROM item)
         UPDATE lease.lease l
@@ -601,6 +640,10 @@ BEGIN
         m_source[nm] := r.source; m_message[nm] := r.message_id; m_trace[nm] := r.traceparent; m_payload[nm] := g.payload;
         v_earliest := least(v_earliest, g.lease_until);
       END LOOP;
+      IF taken > 0 AND k_covers[k] IS NOT NULL THEN
+        UPDATE lease.resource x SET fence = u.fence
+          FROM unnest(m_lease[nm - taken + 1 : nm], m_fence[nm - taken + 1 : nm]) u (lease, fence) WHERE x.resource = k_covers[k] || '/' || u.lease;
+      END IF;
       IF taken > 0 THEN
         UPDATE lease.demand d SET granted_total = d.granted_total + taken WHERE d.kind = r.kind AND d.worker = r.worker;
         room := room - taken;
@@ -661,7 +704,7 @@ BEGIN
   END IF;
 
   FOR i IN 1 .. n LOOP
-    CONTINUE WHEN o_event[i] IS NULL;
+    CONTINUE WHEN o_event[i] IS NULL OR p_member[i];
     ord := i; outcome := o_outcome[i]; number := v_base + o_event[i]; fence := o_fence[i]; claim_id := o_claim[i]; lease_until := o_until[i];
     RETURN NEXT;
   END LOOP;
@@ -674,6 +717,63 @@ END
 $$;
 
 -- The functions from here on are parts of lease.apply: only their owner may call them, under the search_path that it has pinned.
+
+-- Which ready items of a kind that covers resources may be granted now, in their order, at most p_limit: those whose resource nobody
+-- live covers. Part of the matching of lease.apply, under the journal's lock; items and resources stay locked. An item whose
+-- resource is covered, or in other hands, is put off by p_backoff_ms and burns no attempt; whoever covered the resource and lapsed is
+-- marked overtaken. Bounded: it looks at no more than LOOKED items.
+-- Locks: items, resources, leases behind stamps, all SKIP LOCKED; a resource that is named for the first time with lock_timeout 1 ms,
+-- since whoever names it in this moment may be waiting for the lock that we hold.
+CREATE OR REPLACE FUNCTION lease.free_items(p_kind text, p_covers text, p_limit int, p_backoff_ms bigint, p_cut timestamptz) RETURNS text[]
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  looked_max constant int := 1000;
+  v_free text[] := '{}'; v_items text[]; v_good text[]; v_looked int := 0; v_lock_timeout constant text := current_setting('lock_timeout');
+BEGIN
+  WHILE cardinality(v_free) < p_limit AND v_looked < looked_max LOOP
+    SELECT array_agg(q.lease) INTO v_items
+      FROM (SELECT l.lease FROM lease.lease l
+             WHERE l.kind = p_kind AND l.state = 'ready' AND l.ready_at <= p_cut AND l.lease <> ALL (v_free)
+             ORDER BY l.ready_at, l.lease LIMIT p_limit - cardinality(v_free) FOR NO KEY UPDATE SKIP LOCKED) q;
+    EXIT WHEN v_items IS NULL;
+    v_looked := v_looked + cardinality(v_items);
+    BEGIN
+      PERFORM set_config('lock_timeout', '1ms', true);
+      INSERT INTO lease.resource (resource)
+      SELECT p_covers || '/' || u FROM unnest(v_items) u WHERE NOT EXISTS (SELECT FROM lease.resource x WHERE x.resource = p_covers || '/' || u) ORDER BY 1
+      ON CONFLICT DO NOTHING;
+    EXCEPTION WHEN lock_not_available THEN
+      NULL;   -- the ones that are there can be granted nevertheless
+    END;
+    PERFORM set_config('lock_timeout', v_lock_timeout, true);
+
+    -- Lapsed runs and items whose last holder might still finish: not after this.
+    WITH stamp AS MATERIALIZED (
+           SELECT x.resource, x.fence FROM lease.resource x JOIN unnest(v_items) u ON x.resource = p_covers || '/' || u
+            FOR NO KEY UPDATE OF x SKIP LOCKED),
+         late AS MATERIALIZED (
+           SELECT l.kind, l.lease, l.fence FROM lease.lease l
+            WHERE l.fence IN (SELECT fence FROM stamp) AND l.state IN ('free', 'ready') AND l.claim_id IS NOT NULL AND NOT l.overtaken
+              AND NOT (l.kind = p_kind AND l.lease = ANY (v_items))
+            FOR NO KEY UPDATE SKIP LOCKED),
+         marked AS (
+           UPDATE lease.lease l SET overtaken = true FROM late WHERE l.kind = late.kind AND l.lease = late.lease RETURNING l.fence)
+    SELECT array_agg(i.lease) INTO v_good
+      FROM unnest(v_items) AS i (lease)
+      JOIN stamp s ON s.resource = p_covers || '/' || i.lease
+     WHERE s.fence IS NULL OR s.fence IN (SELECT fence FROM marked)
+        OR (SELECT true FROM lease.lease x   -- a look by key each
+             WHERE x.fence = s.fence AND NOT (x.kind = p_kind AND x.lease = i.lease)
+               AND (x.state = 'held' OR x.state IN ('free', 'ready') AND x.claim_id IS NOT NULL AND NOT x.overtaken)) IS NULL;
+    v_free := v_free || coalesce(v_good, '{}');
+    UPDATE lease.lease l
+       SET ready_at = p_cut + p_backoff_ms * interval '1 ms', check_at = p_cut + p_backoff_ms * interval '1 ms'
+     WHERE l.kind = p_kind AND l.lease = ANY (v_items) AND l.lease <> ALL (coalesce(v_good, '{}'));
+  END LOOP;
+  RETURN v_free;
+END
+$$;
 
 -- Writes the answers of a batch down, so that a command is applied once in the window. Part of lease.apply; key order keeps
 -- two lanes that carry the same ids from a deadlock. 40001: another transaction answered one of them just now.
