@@ -721,7 +721,7 @@ $$;
 -- Which ready items of a kind that covers resources may be granted now, in their order, at most p_limit: those whose resource nobody
 -- live covers. Part of the matching of lease.apply, under the journal's lock; items and resources stay locked. An item whose
 -- resource is covered, or in other hands, is put off by p_backoff_ms and burns no attempt; whoever covered the resource and lapsed is
--- marked overtaken. Bounded: it looks at no more than LOOKED items.
+-- marked overtaken. It looks at no more than looked_max items.
 -- Locks: items, resources, leases behind stamps, all SKIP LOCKED; a resource that is named for the first time with lock_timeout 1 ms,
 -- since whoever names it in this moment may be waiting for the lock that we hold.
 CREATE OR REPLACE FUNCTION lease.free_items(p_kind text, p_covers text, p_limit int, p_backoff_ms bigint, p_cut timestamptz) RETURNS text[]
