@@ -23,7 +23,7 @@ struct event_limits event_limits_default(void) {
         .header_count = 64,     /* a handful of attributes, and what tracing adds */
         .header_bytes = 8192,   /* many times what attributes need */
         .depth = EVENT_DEPTH_MAX,
-        .elements = EVENT_ELEMENTS_MAX, /* twice the resources of the largest cover */
+        .elements = EVENT_ELEMENTS_MAX, /* twice the resources of the largest cover, and what 1000 items say */
         .gap_bytes = 4096,
     };
 }
@@ -206,12 +206,20 @@ static bool decode(struct decoder *decoder, json_t **ret_root) {
     return mode == EVENT_MODE_BINARY ? decode_binary(decoder, ret_root) : decode_structured(decoder, mode, ret_root);
 }
 
-/* The parser's copy of the token: its memory goes back to malloc, and may come up anywhere. */
-static void wipe_token(json_t *root) {
-    json_t *data = json_object_get(root, "data");
-    json_t *token = json_object_get(data != NULL ? data : root, "token");
+static void wipe_token(const json_t *object) {
+    const json_t *token = json_object_get(object, "token");
     if (json_is_string(token))
         token_wipe((char *)(uintptr_t)json_string_value(token), json_string_length(token));
+}
+
+/* The parser's copies of the tokens: their memory goes back to malloc, and may come up anywhere. */
+static void wipe_tokens(const json_t *root) {
+    const json_t *member = json_object_get(root, "data");
+    const json_t *data = member != NULL ? member : root;
+    wipe_token(data);
+    const json_t *items = json_object_get(data, "items");
+    for (size_t i = 0; i < json_array_size(items); i++)
+        wipe_token(json_array_get(items, i));
 }
 
 static void begin_command(struct command *command, const struct message *message) {
@@ -230,7 +238,7 @@ bool event_decode(const struct message *message, const struct event_limits *limi
     struct decoder decoder = {.message = message, .limits = limits, .command = ret_command};
     json_t *root = NULL;
     bool is_accepted = decode(&decoder, &root);
-    wipe_token(root);
+    wipe_tokens(root);
     json_decref(root);
     if (!is_accepted)
         command_say_nothing(ret_command);

@@ -105,7 +105,21 @@ struct event_limits event_limits_default(void);
 /* A number that was not given. Every number given is ≥ 0. */
 #define COMMAND_ABSENT INT64_C(-1)
 
-/* One decoded record: what one element of lease.apply's arrays takes. Text is NUL-terminated UTF-8 without NUL in it,
+/* One item of a command over many: what a command over it alone would say beyond kind, command, holder and ttl. */
+struct command_item {
+    const char *lease;
+    int64_t fence;
+    struct claim_id claim_id;
+    bool token_fits; /* false until command_check_token */
+    int64_t amount;  /* fail: delay_ms */
+    const char *word; /* fail: reason */
+    int flag;         /* fail: retry (its default filled in); -1 for other commands */
+    const char *payload; /* finish: result */
+
+    char token[LEASE_TOKEN_TEXT_SIZE]; /* private, as a command's */
+};
+
+/* One decoded record: what one element of lease.apply's arrays takes, or, over many items, one and one for each item. Text is NUL-terminated UTF-8 without NUL in it,
  * or NULL when absent; all of it, and the arrays, belong to the command and live until command_release. */
 struct command {
     /* Where it came from; always there. */
@@ -120,7 +134,7 @@ struct command {
     /* Who says what about which lease. All there unless the verdict is dead_letter (then all absent). */
     const char *kind;
     enum lease_command command;
-    const char *subject;
+    const char *subject; /* over many items: the holder */
     const char *source;
     const char *message_id;
     uint8_t digest[16];      /* SHA-256 of type \0 subject \0 canonical data, its first half */
@@ -143,6 +157,8 @@ struct command {
     const char **tables;
     size_t table_count;
     const char *payload; /* payload or result: compact JSON text, numbers and order as they came */
+    struct command_item *items; /* of a command over many, in its order; then fence, claim_id and token are the items' */
+    size_t item_count;          /* 0: over the subject alone */
 
     /* Dead letters only: the record as it came. NULL for a null key or value; headers packed (headers_pack). */
     const uint8_t *raw_key;
@@ -161,7 +177,7 @@ struct command {
  * Release it in either case. */
 bool event_decode(const struct message *message, const struct event_limits *limits, struct command *ret_command);
 
-/* Sets token_fits for a command that carries a token and wipes the token. Call once, before lease.apply. */
+/* Sets token_fits for a command that carries a token, or of each of its items, and wipes the tokens. Call once, before lease.apply. */
 void command_check_token(struct command *command, const struct token_keys *keys);
 
 /* Turns any decoded command into a dead letter of its record (killed_process, database_refused): clears what it says,
@@ -170,7 +186,7 @@ void command_check_token(struct command *command, const struct token_keys *keys)
 void command_to_dead_letter(struct command *command, const struct message *message, enum event_reason reason,
                             const char *detail);
 
-void command_release(struct command *command); /* NULL and all-zero allowed; wipes the token; leaves all-zero */
+void command_release(struct command *command); /* NULL and all-zero allowed; wipes tokens; leaves all-zero */
 
 /* Bytes of heap that the command holds, for bounds on queues. */
 size_t command_size(const struct command *command);

@@ -53,10 +53,16 @@ size_t command_size(const struct command *command) {
     return size;
 }
 
+static void wipe_tokens(struct command *command) {
+    token_wipe(command->token, sizeof command->token);
+    for (size_t i = 0; i < command->item_count; i++)
+        token_wipe(command->items[i].token, sizeof command->items[i].token);
+}
+
 void command_release(struct command *command) {
     if (command == NULL)
         return;
-    token_wipe(command->token, sizeof command->token);
+    wipe_tokens(command);
     while (command->blocks != NULL) {
         struct command_block *next = command->blocks->next;
         free(command->blocks);
@@ -68,7 +74,11 @@ void command_release(struct command *command) {
 void command_check_token(struct command *command, const struct token_keys *keys) {
     if (command->has_claim_id && command->token[0] != '\0')
         command->token_fits = token_fits(keys, &command->claim_id, command->token);
-    token_wipe(command->token, sizeof command->token);
+    for (size_t i = 0; i < command->item_count; i++) {
+        struct command_item *item = &command->items[i];
+        item->token_fits = item->token[0] != '\0' && token_fits(keys, &item->claim_id, item->token);
+    }
+    wipe_tokens(command);
 }
 
 void command_say_nothing(struct command *command) {
@@ -87,7 +97,9 @@ void command_say_nothing(struct command *command) {
     command->tables = NULL;
     command->table_count = 0;
     command->payload = NULL;
-    token_wipe(command->token, sizeof command->token);
+    wipe_tokens(command);
+    command->items = NULL;
+    command->item_count = 0;
 }
 
 /* ---- verdicts ---- */

@@ -25,24 +25,39 @@ bool event_take_text(const json_t *value, struct slice *ret) {
 
 struct reading {
     struct decoder *decoder;
-    struct slice text; /* of the data object, as it came */
+    struct slice text;   /* of the data object, as it came; of the item's */
+    void *target;        /* what the members are read into: the command, or the item */
+    bool is_item;
+    size_t item;         /* its place among the items */
+    const json_t *items; /* the list of them, until it is gone through */
 };
 
 struct member {
     const char *name;
     bool (*read)(struct reading *reading, const struct member *member, const json_t *value);
     bool is_required;
-    size_t offset; /* of the destination in struct command */
+    size_t offset; /* of the destination in struct command; of an item's member in struct command_item */
     int64_t min;
     int64_t max;
 };
 
+/* At a member: `name`, or `items[i].name`. */
+static bool fault_at(struct reading *reading, enum event_reason reason, const char *name) {
+    if (!reading->is_item)
+        return event_fault_text(reading->decoder, reason, name);
+    struct buf field = BUF_INIT;
+    buf_appendf(&field, "items[%zu].%s", reading->item, name);
+    event_fault(reading->decoder, reason, buf_text(&field), field.size);
+    buf_release(&field);
+    return false;
+}
+
 static bool fault_of(struct reading *reading, const struct member *member, enum event_reason reason) {
-    return event_fault_text(reading->decoder, reason, member->name);
+    return fault_at(reading, reason, member->name);
 }
 
 static void *destination(struct reading *reading, const struct member *member) {
-    return (char *)reading->decoder->command + member->offset;
+    return (char *)reading->target + member->offset;
 }
 
 static bool is_integer_text(const char *text) {
@@ -98,11 +113,11 @@ static bool read_reason(struct reading *reading, const struct member *member, co
 }
 
 static bool read_claim_id(struct reading *reading, const struct member *member, const json_t *value) {
-    struct command *command = reading->decoder->command;
     struct slice text;
-    if (!event_take_text(value, &text) || !claim_id_parse(text.data, text.size, &command->claim_id))
+    if (!event_take_text(value, &text) || !claim_id_parse(text.data, text.size, destination(reading, member)))
         return fault_of(reading, member, EVENT_WRONG_TYPE);
-    command->has_claim_id = true;
+    if (!reading->is_item)
+        reading->decoder->command->has_claim_id = true;
     return true;
 }
 
@@ -110,8 +125,9 @@ static bool read_token(struct reading *reading, const struct member *member, con
     struct slice text;
     if (!event_take_text(value, &text) || !token_is_well_formed(text.data, text.size))
         return fault_of(reading, member, EVENT_WRONG_TYPE);
-    memcpy(reading->decoder->command->token, text.data, text.size);
-    reading->decoder->command->token[text.size] = '\0';
+    char *token = destination(reading, member);
+    memcpy(token, text.data, text.size);
+    token[text.size] = '\0';
     return true;
 }
 
@@ -216,6 +232,19 @@ static bool read_tables(struct reading *reading, const struct member *member, co
 
 /* ---- the members of each command ---- */
 
+/* Left for the end, when the rest is known to be right. */
+static bool read_items(struct reading *reading, const struct member *member, const json_t *value) {
+    if (!json_is_array(value))
+        return fault_of(reading, member, EVENT_WRONG_TYPE);
+    size_t count = json_array_size(value);
+    if (count == 0)
+        return fault_of(reading, member, EVENT_EMPTY);
+    if (count > (size_t)member->max)
+        return fault_of(reading, member, EVENT_TOO_MANY);
+    reading->items = value;
+    return true;
+}
+
 #define AT(member) offsetof(struct command, member)
 #define HOLDER {"holder", read_id, true, AT(holder), 0, 0}
 #define TTL {"ttl_ms", read_integer, false, AT(ttl_ms), 1, LEASE_TTL_MS_MAX}
@@ -279,6 +308,20 @@ static bool finish_fail(struct reading *reading) {
     return true;
 }
 
+/* Over many items: the subject is who holds them. */
+static bool finish_many(struct reading *reading) {
+    struct command *command = reading->decoder->command;
+    return strcmp(command->holder, command->subject) == 0 ||
+           event_fault_text(reading->decoder, EVENT_KEY_MISMATCH, "holder");
+}
+
+static bool finish_failed_item(struct reading *reading) {
+    struct command_item *item = reading->target;
+    if (item->flag < 0)
+        item->flag = 1;
+    return true;
+}
+
 struct members {
     const struct member *rows;
     size_t count;
@@ -297,6 +340,36 @@ static const struct members members_of[LEASE_COMMAND_COUNT] = {
     [LEASE_COMMAND_FAIL] = {ROWS(fail_members), finish_fail},
     [LEASE_COMMAND_RELEASE] = {ROWS(release_members), NULL},
 };
+
+#define ITEM_AT(member) offsetof(struct command_item, member)
+#define ITEMS {"items", read_items, true, 0, 1, LEASE_ITEMS_MAX}
+#define ITEM                                                                                                           \
+    {"lease", read_id, true, ITEM_AT(lease), 0, 0},                                                                    \
+        {"fence", read_integer, true, ITEM_AT(fence), 1, LEASE_FENCE_MAX},                                             \
+        {"claim_id", read_claim_id, true, ITEM_AT(claim_id), 0, 0}, {"token", read_token, true, ITEM_AT(token), 0, 0}
+
+static const struct member many_members[] = {HOLDER, ITEMS};
+static const struct member renew_many_members[] = {HOLDER, ITEMS, TTL};
+static const struct member plain_item[] = {ITEM};
+static const struct member finish_item[] = {ITEM, {"result", read_object, false, ITEM_AT(payload), 0, 0}};
+static const struct member fail_item[] = {
+    ITEM,
+    {"reason", read_reason, true, ITEM_AT(word), 0, 0},
+    {"retry", read_boolean, false, ITEM_AT(flag), 0, 0},
+    {"delay_ms", read_integer, false, ITEM_AT(amount), 0, LEASE_DELAY_MS_MAX},
+};
+
+/* The other form of the commands that may name many items; an item's members are those of its command alone. */
+struct many {
+    struct members command;
+    struct members item;
+};
+static const struct many many_of[LEASE_COMMAND_COUNT] = {
+    [LEASE_COMMAND_RENEW] = {{ROWS(renew_many_members), finish_many}, {ROWS(plain_item), NULL}},
+    [LEASE_COMMAND_FINISH] = {{ROWS(many_members), finish_many}, {ROWS(finish_item), NULL}},
+    [LEASE_COMMAND_FAIL] = {{ROWS(many_members), finish_many}, {ROWS(fail_item), finish_failed_item}},
+    [LEASE_COMMAND_RELEASE] = {{ROWS(many_members), finish_many}, {ROWS(plain_item), NULL}},
+};
 enum { MEMBERS_MAX = 8 };
 
 static size_t find_member(const struct members *members, const char *name) {
@@ -307,24 +380,88 @@ static size_t find_member(const struct members *members, const char *name) {
 }
 
 /* Unknown names come first: a misspelt one explains the one that is missing. */
-bool event_read_members(struct decoder *decoder, json_t *data, struct slice text) {
-    struct reading reading = {.decoder = decoder, .text = text};
-    const struct members *members = &members_of[decoder->command->command];
+static bool read_members(struct reading *reading, const struct members *members, json_t *data) {
     const json_t *found[MEMBERS_MAX] = {NULL};
     assert(members->count <= MEMBERS_MAX);
     for (void *at = json_object_iter(data); at != NULL; at = json_object_iter_next(data, at)) {
         const char *name = json_object_iter_key(at);
         size_t i = find_member(members, name);
         if (i == members->count)
-            return event_fault_text(decoder, EVENT_UNKNOWN_MEMBER, name);
+            return fault_at(reading, EVENT_UNKNOWN_MEMBER, name);
         found[i] = json_object_iter_value(at);
     }
     for (size_t i = 0; i < members->count; i++) {
         const struct member *member = &members->rows[i];
-        if (found[i] != NULL && !member->read(&reading, member, found[i]))
+        if (found[i] != NULL && !member->read(reading, member, found[i]))
             return false;
         if (found[i] == NULL && member->is_required)
-            return fault_of(&reading, member, EVENT_MISSING);
+            return fault_of(reading, member, EVENT_MISSING);
     }
-    return members->finish == NULL || members->finish(&reading);
+    return members->finish == NULL || members->finish(reading);
+}
+
+/* ---- the items of a command over many ---- */
+
+/* Every item with `text` of its own; the command has them all, zeroed, before the first is read, so that no token is left in one
+ * that is given up. */
+static bool read_each_item(struct reading *reading, const struct members *members, struct json_member *list) {
+    struct command *command = reading->decoder->command;
+    size_t count = json_array_size(reading->items);
+    command->items = command_take(command, count * sizeof *command->items);
+    memset(command->items, 0, count * sizeof *command->items);
+    command->item_count = count;
+    size_t position = 0;
+    for (size_t i = 0; i < count; i++) {
+        json_t *value = json_array_get(reading->items, i);
+        struct json_element element = {0};
+        bool has_text = json_text_next_element(list->value, list->value_size, &position, &element);
+        assert(has_text);
+        (void)has_text;
+        if (!json_is_object(value)) {
+            char field[64];
+            snprintf(field, sizeof field, "items[%zu]", i);
+            return event_fault_text(reading->decoder, EVENT_WRONG_TYPE, field);
+        }
+        command->items[i].amount = COMMAND_ABSENT;
+        command->items[i].flag = -1;
+        struct reading of_item = {.decoder = reading->decoder,
+                                  .text = {.data = element.value, .size = element.value_size},
+                                  .target = &command->items[i],
+                                  .is_item = true,
+                                  .item = i};
+        if (!read_members(&of_item, members, value))
+            return false;
+    }
+    return true;
+}
+
+static bool check_items_distinct(struct reading *reading) {
+    struct command *command = reading->decoder->command;
+    struct list list = {.items = memory_alloc_array(command->item_count, sizeof(char *)), .count = command->item_count};
+    for (size_t i = 0; i < list.count; i++)
+        list.items[i] = command->items[i].lease;
+    size_t repeated = first_repeated(&list);
+    free(list.items);
+    if (repeated == list.count)
+        return true;
+    struct reading of_item = {.decoder = reading->decoder, .is_item = true, .item = repeated};
+    return fault_at(&of_item, EVENT_REPEATED, "lease");
+}
+
+static bool read_many(struct reading *reading, const struct many *many, json_t *data) {
+    if (!read_members(reading, &many->command, data))
+        return false;
+    struct json_member list;
+    if (!json_text_find_member(reading->text.data, reading->text.size, "items", &list))
+        return fault_at(reading, EVENT_NOT_ALLOWED_CHARACTERS, "items"); /* its name was written with escapes */
+    return read_each_item(reading, &many->item, &list) && check_items_distinct(reading);
+}
+
+bool event_read_members(struct decoder *decoder, json_t *data, struct slice text) {
+    struct command *command = decoder->command;
+    struct reading reading = {.decoder = decoder, .text = text, .target = command};
+    const struct many *many = &many_of[command->command];
+    if (many->command.rows != NULL && json_object_get(data, "items") != NULL)
+        return read_many(&reading, many, data);
+    return read_members(&reading, &members_of[command->command], data);
 }

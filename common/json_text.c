@@ -303,6 +303,19 @@ bool json_text_next_member(const char *text, size_t size, size_t *position, stru
     return true;
 }
 
+bool json_text_next_element(const char *text, size_t size, size_t *position, struct json_element *ret_element) {
+    size_t at = skip_gap(text, size, *position);
+    if (at >= size || text[at] != (*position == 0 ? '[' : ','))
+        return false;
+    at = skip_gap(text, size, at + 1);
+    size_t end = value_end(text, size, at);
+    if (end == at)
+        return false;
+    *ret_element = (struct json_element){.value = text + at, .value_size = end - at};
+    *position = end;
+    return true;
+}
+
 bool json_text_find_member(const char *text, size_t size, const char *name, struct json_member *ret_member) {
     size_t position = 0;
     struct json_member member;

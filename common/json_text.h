@@ -62,6 +62,13 @@ struct json_member {
 };
 bool json_text_next_member(const char *text, size_t size, size_t *position, struct json_member *ret_member);
 
+/* The same for the elements of a valid JSON array's text. */
+struct json_element {
+    const char *value;
+    size_t value_size;
+};
+bool json_text_next_element(const char *text, size_t size, size_t *position, struct json_element *ret_element);
+
 /* The member of that name (written without escapes). */
 bool json_text_find_member(const char *text, size_t size, const char *name, struct json_member *ret_member);
 

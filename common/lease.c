@@ -51,6 +51,7 @@ static const char *const outcome_names[LEASE_OUTCOME_COUNT] = {
     [LEASE_OUTCOME_FAILED] = "failed",
     [LEASE_OUTCOME_RELEASED] = "released",
     [LEASE_OUTCOME_REQUESTED] = "requested",
+    [LEASE_OUTCOME_ANSWERED] = "answered",
 };
 
 static const char *const state_names[LEASE_STATE_COUNT] = {

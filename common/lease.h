@@ -53,6 +53,7 @@ enum lease_outcome {
     LEASE_OUTCOME_FAILED,
     LEASE_OUTCOME_RELEASED,
     LEASE_OUTCOME_REQUESTED,
+    LEASE_OUTCOME_ANSWERED, /* of a command over many items: each has an outcome of its own */
     LEASE_OUTCOME_COUNT
 };
 
@@ -105,6 +106,7 @@ enum {
     LEASE_REASON_MAX = 500,           /* of a fail, in characters */
     LEASE_RESOURCES_MAX = 10000,      /* of one message */
     LEASE_TABLES_MAX = 100,
+    LEASE_ITEMS_MAX = 1000,           /* of one command over many */
     LEASE_PAYLOAD_MAX = 65536,        /* payload and result, bytes of their compact JSON */
     LEASE_TTL_MS_MAX = 86400000,      /* one day; a kind's own maximum is lower */
     LEASE_WAIT_MS_MAX = 86400000,

@@ -349,6 +349,8 @@ bool record_encode_result(struct record *record, const struct journal_row *row, 
     member_original(json, row);
     if (is_event(row, "finished"))
         member_payload(json, row, "result");
+    if (is_event(row, "answered"))
+        member_payload(json, row, "items");
     close_object(json);
     end_record(record);
     return true;

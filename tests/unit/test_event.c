@@ -614,10 +614,10 @@ static const struct data_row data_rows[] = {
     {"cover without resources", "settlement.cover", WITH_GRANT(""), EVENT_MISSING, "resources"},
 };
 
-static void event_decode__data_that_is_not_as_it_should_be__is_malformed_with_its_field(void **state) {
-    (void)state;
-    for (size_t i = 0; i < LENGTH(data_rows); i++) {
-        const struct data_row *row = &data_rows[i];
+/* In both content modes. */
+static void expect_rows(const struct data_row *rows, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const struct data_row *row = &rows[i];
         struct sample sample;
         sample_binary(&sample, row->type, row->data, strlen(row->data));
         expect(row->name, &sample, row->reason, row->field);
@@ -626,6 +626,11 @@ static void event_decode__data_that_is_not_as_it_should_be__is_malformed_with_it
         expect(row->name, &sample, row->reason, row->field);
         sample_end(&sample);
     }
+}
+
+static void event_decode__data_that_is_not_as_it_should_be__is_malformed_with_its_field(void **state) {
+    (void)state;
+    expect_rows(data_rows, LENGTH(data_rows));
 }
 
 struct time_row {
@@ -1119,6 +1124,292 @@ static void event_decode__malformed_command__keeps_nothing_of_what_it_said(void 
     sample_end(&sample);
 }
 
+/* ---- over many items ---- */
+
+#define PROOF "\"fence\":7,\"claim_id\":\"" CLAIM_ID "\",\"token\":\"" TOKEN "\""
+#define ITEM_OF(lease, rest) "{\"lease\":\"" lease "\"," PROOF rest "}"
+#define MANY_AND(items, rest) "{\"holder\":\"" SUBJECT "\",\"items\":" items rest "}"
+#define MANY(items) MANY_AND("[" items "]", "")
+#define ITEM_WITH(members) MANY(ITEM_OF("a", "") "," "{" members "}")
+
+static const struct data_row items_rows[] = {
+    {"renew of one", "cleanup.renew", MANY(ITEM_OF("a", "")), EVENT_REASON_NONE, NULL},
+    {"renew of two", "cleanup.renew", MANY(ITEM_OF("a", "") " , " ITEM_OF("b", "")), EVENT_REASON_NONE, NULL},
+    {"renew with a ttl for all", "cleanup.renew", MANY_AND("[" ITEM_OF("a", "") "]", ",\"ttl_ms\":1"), EVENT_REASON_NONE, NULL},
+    {"renew of runs", "settlement.renew", MANY(ITEM_OF("a", "")), EVENT_REASON_NONE, NULL},
+    {"ttl 0", "cleanup.renew", MANY_AND("[" ITEM_OF("a", "") "]", ",\"ttl_ms\":0"), EVENT_OUT_OF_RANGE, "ttl_ms"},
+    {"ttl of an item", "cleanup.renew", MANY(ITEM_OF("a", ",\"ttl_ms\":1")), EVENT_UNKNOWN_MEMBER, "items[0].ttl_ms"},
+    {"ttl of a finish", "cleanup.finish", MANY_AND("[" ITEM_OF("a", "") "]", ",\"ttl_ms\":1"), EVENT_UNKNOWN_MEMBER, "ttl_ms"},
+    {"finish, a result of one", "cleanup.finish", MANY(ITEM_OF("a", ",\"result\":{\"x\":0.50}") "," ITEM_OF("b", "")),
+     EVENT_REASON_NONE, NULL},
+    {"finish, a result for all", "cleanup.finish", MANY_AND("[" ITEM_OF("a", "") "]", ",\"result\":{}"), EVENT_UNKNOWN_MEMBER, "result"},
+    {"finish, a result that is none", "cleanup.finish", MANY(ITEM_OF("a", "") "," ITEM_OF("b", ",\"result\":[]")), EVENT_WRONG_TYPE,
+     "items[1].result"},
+    {"finish, a result named with an escape", "cleanup.finish", MANY(ITEM_OF("a", ",\"r\\u0065sult\":{}")),
+     EVENT_NOT_ALLOWED_CHARACTERS, "items[0].result"},
+    {"renew, a result", "cleanup.renew", MANY(ITEM_OF("a", ",\"result\":{}")), EVENT_UNKNOWN_MEMBER, "items[0].result"},
+    {"fail", "cleanup.fail", MANY(ITEM_OF("a", ",\"reason\":\"r\",\"retry\":false,\"delay_ms\":1")), EVENT_REASON_NONE, NULL},
+    {"fail without a reason", "cleanup.fail", MANY(ITEM_OF("a", ",\"reason\":\"r\"") "," ITEM_OF("b", "")), EVENT_MISSING,
+     "items[1].reason"},
+    {"fail, a reason for all", "cleanup.fail", MANY_AND("[" ITEM_OF("a", "") "]", ",\"reason\":\"r\""), EVENT_UNKNOWN_MEMBER, "reason"},
+    {"fail, an empty reason", "cleanup.fail", MANY(ITEM_OF("a", ",\"reason\":\"\"")), EVENT_EMPTY, "items[0].reason"},
+    {"fail, retry a number", "cleanup.fail", MANY(ITEM_OF("a", ",\"reason\":\"r\",\"retry\":1")), EVENT_WRONG_TYPE, "items[0].retry"},
+    {"fail, delay above 30 days", "cleanup.fail", MANY(ITEM_OF("a", ",\"reason\":\"r\",\"delay_ms\":2592000001")), EVENT_OUT_OF_RANGE,
+     "items[0].delay_ms"},
+    {"release", "cleanup.release", MANY(ITEM_OF("a", "")), EVENT_REASON_NONE, NULL},
+    {"release with a reason", "cleanup.release", MANY(ITEM_OF("a", ",\"reason\":\"r\"")), EVENT_UNKNOWN_MEMBER, "items[0].reason"},
+    /* the form of one beside the form of many */
+    {"items beside a fence", "cleanup.renew", MANY_AND("[" ITEM_OF("a", "") "]", ",\"fence\":7"), EVENT_UNKNOWN_MEMBER, "fence"},
+    {"items beside a claim id", "cleanup.finish", MANY_AND("[" ITEM_OF("a", "") "]", ",\"claim_id\":\"" CLAIM_ID "\""),
+     EVENT_UNKNOWN_MEMBER, "claim_id"},
+    {"items beside a token", "cleanup.fail", MANY_AND("[" ITEM_OF("a", "") "]", ",\"token\":\"" TOKEN "\""), EVENT_UNKNOWN_MEMBER,
+     "token"},
+    {"items null", "cleanup.renew", MANY_AND("null", ""), EVENT_WRONG_TYPE, "items"},
+    {"items of an advance", "settlement.advance", MANY_AND("[" ITEM_OF("a", "") "]", ",\"step\":\"posted\""), EVENT_UNKNOWN_MEMBER, "items"},
+    {"items of a claim", "cleanup.claim", MANY(ITEM_OF("a", "")), EVENT_UNKNOWN_MEMBER, "items"},
+    {"items of a request", "cleanup.request", "{\"items\":[]}", EVENT_UNKNOWN_MEMBER, "items"},
+    {"items named with an escape", "cleanup.renew", "{\"holder\":\"" SUBJECT "\",\"it\\u0065ms\":[" ITEM_OF("a", "") "]}",
+     EVENT_NOT_ALLOWED_CHARACTERS, "items"},
+    /* the list */
+    {"an object for the list", "cleanup.renew", MANY_AND("{}", ""), EVENT_WRONG_TYPE, "items"},
+    {"no items", "cleanup.renew", MANY(""), EVENT_EMPTY, "items"},
+    {"an item twice", "cleanup.renew", MANY(ITEM_OF("b", "") "," ITEM_OF("a", "") "," ITEM_OF("b", "")), EVENT_REPEATED,
+     "items[2].lease"},
+    {"an item twice by an escape", "cleanup.renew", MANY(ITEM_OF("b", "") "," ITEM_OF("\\u0062", "")), EVENT_REPEATED, "items[1].lease"},
+    {"a name for an item", "cleanup.renew", MANY("\"a\""), EVENT_WRONG_TYPE, "items[0]"},
+    {"a real for an item", "cleanup.renew", MANY("1.5"), EVENT_WRONG_TYPE, "items[0]"},
+    {"a list for an item", "cleanup.renew", MANY("[" ITEM_OF("a", "") "]"), EVENT_WRONG_TYPE, "items[0]"},
+    {"null behind an item", "cleanup.renew", MANY(ITEM_OF("a", "") ",null"), EVENT_WRONG_TYPE, "items[1]"},
+    /* the holder */
+    {"another's items", "cleanup.renew", "{\"holder\":\"other\",\"items\":[" ITEM_OF("a", "") "]}", EVENT_KEY_MISMATCH, "holder"},
+    {"nobody's items", "cleanup.renew", "{\"items\":[" ITEM_OF("a", "") "]}", EVENT_MISSING, "holder"},
+    {"a holder of an item", "cleanup.renew", MANY(ITEM_OF("a", ",\"holder\":\"" SUBJECT "\"")), EVENT_UNKNOWN_MEMBER, "items[0].holder"},
+    /* what stands in an item */
+    {"an empty item", "cleanup.renew", MANY("{}"), EVENT_MISSING, "items[0].lease"},
+    {"an unknown member explains the missing one", "cleanup.renew", MANY("{\"leese\":\"a\"}"), EVENT_UNKNOWN_MEMBER, "items[0].leese"},
+    {"a member with an empty name", "cleanup.renew", MANY(ITEM_OF("a", ",\"\":1")), EVENT_UNKNOWN_MEMBER, "items[0]."},
+    {"no lease", "cleanup.renew", ITEM_WITH(PROOF), EVENT_MISSING, "items[1].lease"},
+    {"a lease that is a number", "cleanup.renew", ITEM_WITH("\"lease\":1," PROOF), EVENT_WRONG_TYPE, "items[1].lease"},
+    {"a lease with a space", "cleanup.renew", ITEM_WITH("\"lease\":\"a b\"," PROOF), EVENT_NOT_ALLOWED_CHARACTERS, "items[1].lease"},
+    {"a lease without a name", "cleanup.renew", ITEM_WITH("\"lease\":\"\"," PROOF), EVENT_EMPTY, "items[1].lease"},
+    {"no fence", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"claim_id\":\"" CLAIM_ID "\",\"token\":\"" TOKEN "\""), EVENT_MISSING,
+     "items[1].fence"},
+    {"fence 0", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"fence\":0,\"claim_id\":\"" CLAIM_ID "\",\"token\":\"" TOKEN "\""),
+     EVENT_OUT_OF_RANGE, "items[1].fence"},
+    {"fence 2^53", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"fence\":9007199254740992,\"claim_id\":\"" CLAIM_ID "\",\"token\":\"" TOKEN "\""),
+     EVENT_OUT_OF_RANGE, "items[1].fence"},
+    {"fence 7.0", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"fence\":7.0,\"claim_id\":\"" CLAIM_ID "\",\"token\":\"" TOKEN "\""),
+     EVENT_WRONG_TYPE, "items[1].fence"},
+    {"fence as a string", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"fence\":\"7\",\"claim_id\":\"" CLAIM_ID "\",\"token\":\"" TOKEN "\""),
+     EVENT_WRONG_TYPE, "items[1].fence"},
+    {"no claim id", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"fence\":7,\"token\":\"" TOKEN "\""), EVENT_MISSING, "items[1].claim_id"},
+    {"claim id nil", "cleanup.renew",
+     ITEM_WITH("\"lease\":\"b\",\"fence\":7,\"claim_id\":\"00000000-0000-0000-0000-000000000000\",\"token\":\"" TOKEN "\""), EVENT_WRONG_TYPE,
+     "items[1].claim_id"},
+    {"no token", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"fence\":7,\"claim_id\":\"" CLAIM_ID "\""), EVENT_MISSING, "items[1].token"},
+    {"token short", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"fence\":7,\"claim_id\":\"" CLAIM_ID "\",\"token\":\"0123\""), EVENT_WRONG_TYPE,
+     "items[1].token"},
+    {"token null", "cleanup.renew", ITEM_WITH("\"lease\":\"b\",\"fence\":7,\"claim_id\":\"" CLAIM_ID "\",\"token\":null"), EVENT_WRONG_TYPE,
+     "items[1].token"},
+    {"a member twice", "cleanup.renew", MANY(ITEM_OF("a", ",\"fence\":8")), EVENT_DUPLICATE_MEMBER, NULL},
+};
+
+static void event_decode__items_that_are_not_as_they_should_be__are_malformed_with_their_field(void **state) {
+    (void)state;
+    expect_rows(items_rows, LENGTH(items_rows));
+}
+
+static void event_decode__items__say_what_a_command_over_each_would(void **state) {
+    (void)state;
+    struct command renewal = decode_data("cleanup.renew", MANY_AND("[" ITEM_OF("a", "") "," ITEM_OF("b/c", "") "]", ",\"ttl_ms\":5000"));
+    assert_string_equal(renewal.subject, SUBJECT);
+    assert_string_equal(renewal.holder, SUBJECT);
+    assert_int_equal(renewal.ttl_ms, 5000);
+    assert_true(renewal.fence == COMMAND_ABSENT);
+    assert_false(renewal.has_claim_id);
+    assert_int_equal(renewal.token[0], '\0');
+    assert_int_equal(renewal.item_count, 2);
+    assert_string_equal(renewal.items[0].lease, "a");
+    assert_string_equal(renewal.items[1].lease, "b/c");
+    for (size_t i = 0; i < 2; i++) {
+        char claim_id[CLAIM_ID_TEXT_SIZE];
+        assert_int_equal(renewal.items[i].fence, 7);
+        assert_string_equal(claim_id_format(&renewal.items[i].claim_id, claim_id), CLAIM_ID);
+        assert_string_equal(renewal.items[i].token, TOKEN);
+        assert_false(renewal.items[i].token_fits);
+        assert_true(renewal.items[i].amount == COMMAND_ABSENT);
+        assert_int_equal(renewal.items[i].flag, -1);
+        assert_null(renewal.items[i].word);
+        assert_null(renewal.items[i].payload);
+    }
+    command_release(&renewal);
+
+    struct command finish = decode_data("cleanup.finish", MANY(ITEM_OF("a", "") "," ITEM_OF("b", ",\"result\":{ \"share\" : 0.70, \"of\":[1, {}]}")));
+    assert_null(finish.payload);
+    assert_null(finish.items[0].payload);
+    assert_string_equal(finish.items[1].payload, "{\"share\":0.70,\"of\":[1,{}]}"); /* as it was written */
+    command_release(&finish);
+
+    struct command fail = decode_data(
+        "cleanup.fail", MANY(ITEM_OF("a", ",\"reason\":\"disk\"") "," ITEM_OF("b", ",\"reason\":\"x\",\"retry\":false,\"delay_ms\":0")));
+    assert_int_equal(fail.flag, -1);
+    assert_null(fail.word);
+    assert_string_equal(fail.items[0].word, "disk");
+    assert_int_equal(fail.items[0].flag, 1);
+    assert_true(fail.items[0].amount == COMMAND_ABSENT);
+    assert_string_equal(fail.items[1].word, "x");
+    assert_int_equal(fail.items[1].flag, 0);
+    assert_int_equal(fail.items[1].amount, 0);
+    command_release(&fail);
+}
+
+/* `bytes` each, with the comma. */
+static struct buf many_items(size_t count, size_t bytes) {
+    struct buf data = BUF_INIT;
+    buf_append_text(&data, "{\"holder\":\"" SUBJECT "\",\"items\":[");
+    for (size_t i = 0; i < count; i++) {
+        size_t start = data.size;
+        buf_appendf(&data, "%s{%s,\"lease\":\"item-%06zu", i == 0 ? " " : ",", PROOF, i);
+        while (data.size - start < bytes - 2)
+            buf_append_byte(&data, 'x');
+        buf_append_text(&data, "\"}");
+    }
+    buf_append_text(&data, "]}");
+    return data;
+}
+
+static void event_decode__thousand_items_of_250_bytes__are_taken_and_one_more_refused(void **state) {
+    (void)state;
+    for (size_t count = LEASE_ITEMS_MAX; count <= LEASE_ITEMS_MAX + 1; count++) {
+        struct buf data = many_items(count, 250);
+        struct sample sample;
+        struct command command;
+        sample_binary(&sample, "cleanup.renew", data.data, data.size);
+        bool is_accepted = decode(&sample, &command);
+        assert_int_equal(is_accepted, count == LEASE_ITEMS_MAX);
+        if (is_accepted) {
+            assert_int_equal(command.item_count, LEASE_ITEMS_MAX);
+            assert_memory_equal(command.items[999].lease, "item-000999", 11);
+            assert_true(command_size(&command) < 2 * data.size); /* beside the record: what a queue has to hold */
+        } else {
+            assert_int_equal(command.reason, EVENT_TOO_MANY);
+            assert_string_equal(command.field, "items");
+            assert_int_equal(command.item_count, 0);
+        }
+        command_release(&command);
+        sample_end(&sample);
+        buf_release(&data);
+    }
+}
+
+/* With every member that one may have, and a result of some members: the bounds on what is parsed leave room. */
+static void event_decode__thousand_items_that_say_all_they_can__are_taken(void **state) {
+    (void)state;
+    static const struct {
+        const char *type, *rest;
+    } rows[] = {
+        {"cleanup.fail", ",\"reason\":\"r\",\"retry\":true,\"delay_ms\":1"},
+        {"cleanup.finish", ",\"result\":{\"a\":1,\"b\":2,\"c\":3,\"d\":4}"},
+    };
+    for (size_t row = 0; row < LENGTH(rows); row++) {
+        struct buf data = BUF_INIT;
+        buf_append_text(&data, "{\"holder\":\"" SUBJECT "\",\"items\":[");
+        for (size_t i = 0; i < LEASE_ITEMS_MAX; i++)
+            buf_appendf(&data, "%s{%s,\"lease\":\"item-%06zu\"%s}", i == 0 ? "" : ",", PROOF, i, rows[row].rest);
+        buf_append_text(&data, "]}");
+        struct sample sample;
+        sample_binary(&sample, rows[row].type, data.data, data.size);
+        expect(rows[row].type, &sample, EVENT_REASON_NONE, NULL);
+        sample_end(&sample);
+        buf_release(&data);
+    }
+}
+
+static void event_decode__long_name_in_an_item__is_cut(void **state) {
+    (void)state;
+    struct buf data = repeated("{\"holder\":\"" SUBJECT "\",\"items\":[{\"", "n", 300, "\":1}]}");
+    struct sample sample;
+    struct command command;
+    sample_binary(&sample, "cleanup.renew", data.data, data.size);
+    assert_false(decode(&sample, &command));
+    assert_int_equal(command.reason, EVENT_UNKNOWN_MEMBER);
+    assert_int_equal(strlen(command.field), 128);
+    assert_memory_equal(command.field, "items[0].nnn", 12);
+    command_release(&command);
+    sample_end(&sample);
+    buf_release(&data);
+}
+
+static void event_digest__of_items__goes_with_their_meaning(void **state) {
+    (void)state;
+    static const char *const same[] = {MANY(ITEM_OF("a", "") "," ITEM_OF("b", "")),
+                                       "{ \"items\": [ {" PROOF ",\"lease\":\"\\u0061\"},\n" ITEM_OF("b", "") " ], \"holder\":\"" SUBJECT "\"}"};
+    struct command first = decode_data("cleanup.renew", same[0]);
+    struct command second = decode_data("cleanup.renew", same[1]);
+    struct command turned = decode_data("cleanup.renew", MANY(ITEM_OF("b", "") "," ITEM_OF("a", "")));
+    assert_memory_equal(first.digest, second.digest, sizeof first.digest);
+    assert_memory_not_equal(first.digest, turned.digest, sizeof first.digest); /* the order is the answer's */
+    command_release(&first);
+    command_release(&second);
+    command_release(&turned);
+}
+
+static void command_check_token__of_items__fits_each_its_claim__and_wipes_all(void **state) {
+    (void)state;
+    struct token_keys *keys;
+    struct error error;
+    assert_true(token_keys_new("0123456789abcdef0123456789abcdef", 32, NULL, 0, &keys, &error));
+    struct claim_id claim_id;
+    assert_true(claim_id_parse(CLAIM_ID, strlen(CLAIM_ID), &claim_id));
+    char token[LEASE_TOKEN_TEXT_SIZE];
+    token_derive(keys, &claim_id, token);
+    char data[1024];
+    snprintf(data, sizeof data,
+             "{\"holder\":\"" SUBJECT "\",\"items\":[" ITEM_OF("a", "")
+             ",{\"lease\":\"b\",\"fence\":7,\"claim_id\":\"%s\",\"token\":\"%s\"}"
+             ",{\"lease\":\"c\",\"fence\":7,\"claim_id\":\"0198c0de-0000-7000-8000-000000000002\",\"token\":\"%s\"}]}",
+             CLAIM_ID, token, token);
+    struct command command = decode_data("cleanup.renew", data);
+    command_check_token(&command, keys);
+    assert_false(command.token_fits);
+    static const char wiped[LEASE_TOKEN_TEXT_SIZE];
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(command.items[i].token_fits, i == 1);
+        assert_memory_equal(command.items[i].token, wiped, sizeof wiped);
+    }
+    command_release(&command);
+    token_keys_free(keys);
+}
+
+static void event_decode__malformed_items__are_forgotten(void **state) {
+    (void)state;
+    struct sample sample;
+    struct command command;
+    static const char data[] = MANY(ITEM_OF("a", "") "," ITEM_OF("b", ",\"x\":1"));
+    sample_binary(&sample, "cleanup.renew", data, strlen(data));
+    assert_false(decode(&sample, &command));
+    assert_null(command.items);
+    assert_int_equal(command.item_count, 0);
+    assert_null(command.holder);
+    command_release(&command);
+    sample_end(&sample);
+}
+
+static void command_to_dead_letter__of_many_items__has_none(void **state) {
+    (void)state;
+    struct sample sample;
+    struct command command;
+    static const char data[] = MANY(ITEM_OF("a", ""));
+    sample_binary(&sample, "cleanup.renew", data, strlen(data));
+    assert_true(decode(&sample, &command));
+    command_to_dead_letter(&command, &sample.message, EVENT_DATABASE_REFUSED, "22000");
+    assert_int_equal(command.item_count, 0);
+    assert_null(command.items);
+    assert_int_equal(command.raw_value_size, sizeof data - 1);
+    command_release(&command);
+    sample_end(&sample);
+}
+
 /* ---- dead letters ---- */
 
 static void event_decode__dead_letter__keeps_the_record_byte_for_byte(void **state) {
@@ -1345,6 +1636,15 @@ int main(void) {
         cmocka_unit_test(event_digest__other_meaning__other_digest),
         cmocka_unit_test(command_check_token__fits_only_its_claim__and_wipes),
         cmocka_unit_test(event_decode__malformed_command__keeps_nothing_of_what_it_said),
+        cmocka_unit_test(event_decode__items_that_are_not_as_they_should_be__are_malformed_with_their_field),
+        cmocka_unit_test(event_decode__items__say_what_a_command_over_each_would),
+        cmocka_unit_test(event_decode__thousand_items_of_250_bytes__are_taken_and_one_more_refused),
+        cmocka_unit_test(event_decode__thousand_items_that_say_all_they_can__are_taken),
+        cmocka_unit_test(event_decode__long_name_in_an_item__is_cut),
+        cmocka_unit_test(event_digest__of_items__goes_with_their_meaning),
+        cmocka_unit_test(command_check_token__of_items__fits_each_its_claim__and_wipes_all),
+        cmocka_unit_test(event_decode__malformed_items__are_forgotten),
+        cmocka_unit_test(command_to_dead_letter__of_many_items__has_none),
         cmocka_unit_test(event_decode__dead_letter__keeps_the_record_byte_for_byte),
         cmocka_unit_test(event_decode__null_key_and_value__stay_null),
         cmocka_unit_test(command_to_dead_letter__of_a_good_command__forgets_what_it_said),

@@ -16,7 +16,7 @@ static void lease_outcomes__stand_in_their_order_of_precedence(void **state) {
     static const char *const names[] = {
         "malformed", "duplicate",  "unknown", "final",  "stale",   "lapsed",  "held",    "busy",     "incomplete", "out_of_step",
         "waiting",   "parked",     "empty",   "granted", "covered", "renewed", "advanced", "finished", "failed",     "released",
-        "requested",
+        "requested", "answered",
     };
     assert_int_equal(LENGTH(names), LEASE_OUTCOME_COUNT);
     for (unsigned i = 0; i < LEASE_OUTCOME_COUNT; i++) {
