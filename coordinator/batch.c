@@ -134,7 +134,7 @@ static uint32_t find_slot(struct batch *batch, struct partition *partition) {
 }
 
 size_t batch_work_of(const struct command *command) {
-    return command == NULL ? 1 : 1 + command->resource_count / RESOURCES_A_MESSAGE;
+    return command == NULL ? 1 : 1 + command->resource_count / RESOURCES_A_MESSAGE + command->item_count;
 }
 
 void batch_add(struct batch *batch, struct partition *partition, const struct message *message,

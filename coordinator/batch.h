@@ -52,7 +52,8 @@ void batch_add(struct batch *batch, struct partition *partition, const struct me
                struct command *take_command);
 
 /* How many ordinary messages it takes to keep the database as busy as this command does: a cover of thousands of resources must
- * not be one among a thousand in a transaction, nor in a queue that others stand in. NULL: not decoded, 1. */
+ * not be one among a thousand in a transaction, nor in a queue that others stand in; one over many items counts as so many. NULL: not
+ * decoded, 1. */
 size_t batch_work_of(const struct command *command);
 
 /* What claim_offsets is to be told for the entries [from, upto) that are not dropped. */

@@ -135,7 +135,7 @@ static enum store_result judge_refusals(const struct db_result *rows, const stru
 
 static const char apply_sql[] =
     "SELECT outcome, lease_until, ord FROM lease.apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
-    " $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)";
+    " $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, p_member => $32)";
 
 struct range {
     const struct batch *batch;
@@ -147,6 +147,28 @@ static const struct command *next_command(const struct range *range, size_t *at)
         if (!range->batch->entries[*at].is_dropped)
             return &range->batch->entries[(*at)++].command;
     return NULL;
+}
+
+/* One element of each array: a command, and behind one over many items each of those. */
+struct row {
+    const struct command *command;
+    const struct command_item *item; /* NULL: the command itself */
+    size_t at, items;                /* private: the next command, the command's items so far */
+};
+
+static struct row before_first_row(const struct range *range) {
+    return (struct row){.at = range->from};
+}
+
+static bool next_row(const struct range *range, struct row *row) {
+    if (row->command != NULL && row->items < row->command->item_count) {
+        row->item = &row->command->items[row->items++];
+        return true;
+    }
+    row->item = NULL;
+    row->items = 0;
+    row->command = next_command(range, &row->at);
+    return row->command != NULL;
 }
 
 static void item_number(struct db_params *params, int64_t number) {
@@ -166,11 +188,9 @@ static void item_flag(struct db_params *params, int flag) {
 static void add_lists(struct db_params *params, const struct range *range, bool is_tables) {
     int32_t upto = 0;
     db_array_begin(params, DB_INT4);
-    for (size_t at = range->from; true;) {
-        const struct command *command = next_command(range, &at);
-        if (command == NULL)
-            break;
-        upto += (int32_t)(is_tables ? command->table_count : command->resource_count);
+    for (struct row row = before_first_row(range); next_row(range, &row);) {
+        if (row.item == NULL)
+            upto += (int32_t)(is_tables ? row.command->table_count : row.command->resource_count);
         db_item_int4(params, upto);
     }
     db_array_end(params);
@@ -187,48 +207,83 @@ static void add_lists(struct db_params *params, const struct range *range, bool 
     db_array_end(params);
 }
 
+static const uint8_t *claim_id_of(const struct command *command, const struct command_item *item) {
+    if (item != NULL)
+        return item->claim_id.bytes;
+    return command->has_claim_id ? command->claim_id.bytes : NULL;
+}
+
+/* An item is deduplicated with its command. */
+static const uint8_t *digest_of(const struct command *command, const struct command_item *item) {
+    return command->kind != NULL && item == NULL ? command->digest : NULL;
+}
+
+static int flag_of(const struct command *command, const struct command_item *item) {
+    if (item != NULL)
+        return item->flag;
+    return command->kind != NULL ? command->flag : -1;
+}
+
+/* NULL for a command over its subject alone, false for one over many items, true for each of these; empty where there
+ * are none of them. */
+static void add_members(struct db_params *params, const struct range *range) {
+    bool has_items = false;
+    for (size_t at = range->from; !has_items;) {
+        const struct command *command = next_command(range, &at);
+        if (command == NULL)
+            break;
+        has_items = command->item_count > 0;
+    }
+    db_array_begin(params, DB_BOOL);
+    for (struct row row = before_first_row(range); has_items && next_row(range, &row);)
+        item_flag(params, row.command->item_count == 0 ? -1 : row.item != NULL);
+    db_array_end(params);
+}
+
 /* One column after the other: the parameters are column-wise on the wire. */
 static void add_commands(struct db_params *params, const struct range *range) {
 #define COLUMN(type, add, ...)                                                                                        \
     db_array_begin(params, type);                                                                                     \
-    for (size_t at = range->from; true;) {                                                                            \
-        const struct command *c = next_command(range, &at);                                                           \
-        if (c == NULL)                                                                                                \
-            break;                                                                                                    \
+    for (struct row row = before_first_row(range); next_row(range, &row);) {                                          \
+        const struct command *c = row.command;                                                                        \
         add(params, __VA_ARGS__);                                                                                     \
     }                                                                                                                 \
     db_array_end(params)
+/* What an item says itself, or what only a command over its subject alone says. */
+#define OWN(of_item, of_command) (row.item != NULL ? row.item->of_item : c->of_command)
     db_params_reset(params);
     COLUMN(DB_TEXT, db_item_text, c->topic);
     COLUMN(DB_INT4, db_item_int4, c->partition);
     COLUMN(DB_INT8, db_item_int8, c->offset);
     COLUMN(DB_TEXT, db_item_text, c->kind);
     COLUMN(DB_TEXT, db_item_text, c->kind != NULL ? lease_command_name(c->command) : NULL);
-    COLUMN(DB_TEXT, db_item_text, c->subject);
+    COLUMN(DB_TEXT, db_item_text, OWN(lease, subject));
     COLUMN(DB_TEXT, db_item_text, c->source);
     COLUMN(DB_TEXT, db_item_text, c->message_id);
-    COLUMN(DB_BYTEA, db_item_bytea, c->kind != NULL ? c->digest : NULL, sizeof c->digest);
+    COLUMN(DB_BYTEA, db_item_bytea, digest_of(c, row.item), sizeof c->digest);
     COLUMN(DB_TEXT, db_item_text, c->traceparent);
     COLUMN(DB_TEXT, db_item_text, c->holder);
-    COLUMN(DB_INT8, item_number, c->fence);
-    COLUMN(DB_UUID, db_item_uuid, c->has_claim_id ? c->claim_id.bytes : NULL);
-    COLUMN(DB_BOOL, db_item_bool, c->token_fits);
+    COLUMN(DB_INT8, item_number, OWN(fence, fence));
+    COLUMN(DB_UUID, db_item_uuid, claim_id_of(c, row.item));
+    COLUMN(DB_BOOL, db_item_bool, OWN(token_fits, token_fits));
     COLUMN(DB_INT8, item_number, c->ttl_ms);
-    COLUMN(DB_INT8, item_number, c->amount);
+    COLUMN(DB_INT8, item_number, OWN(amount, amount));
     COLUMN(DB_INT8, item_number, c->refresh);
     COLUMN(DB_INT8, item_number, c->wait_ms);
-    COLUMN(DB_TEXT, db_item_text, c->word);
-    COLUMN(DB_BOOL, item_flag, c->kind != NULL ? c->flag : -1);
+    COLUMN(DB_TEXT, db_item_text, OWN(word, word));
+    COLUMN(DB_BOOL, item_flag, flag_of(c, row.item));
     add_lists(params, range, false);
     add_lists(params, range, true);
-    COLUMN(DB_TEXT, db_item_text, c->payload);
+    COLUMN(DB_TEXT, db_item_text, OWN(payload, payload));
     COLUMN(DB_TEXT, db_item_text, event_verdict_name(c->verdict));
     COLUMN(DB_TEXT, db_item_text, event_reason_name(c->reason));
     COLUMN(DB_TEXT, db_item_text, c->field);
     COLUMN(DB_BYTEA, db_item_bytea, c->raw_key, c->raw_key_size);
     COLUMN(DB_BYTEA, db_item_bytea, c->raw_value, c->raw_value_size);
     COLUMN(DB_BYTEA, db_item_bytea, c->raw_headers, c->raw_headers_size);
+#undef OWN
 #undef COLUMN
+    add_members(params, range);
 }
 
 static bool read_outcome(const struct db_result *rows, size_t row, int *ret_outcome) {

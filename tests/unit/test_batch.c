@@ -100,15 +100,16 @@ static void test_batch__dropping_one_slot_leaves_the_others(void **state) {
     partition_free(two);
 }
 
-/* A cover of thousands must not be one among a thousand. */
-static void test_batch__counts_resources_as_work(void **state) {
+/* A cover of thousands, a renewal of hundreds must not be one among a thousand. */
+static void test_batch__counts_resources_and_items_as_work(void **state) {
     (void)state;
     struct partition *one = taken("a.events", 1, 4, 0);
     struct batch *batch = batch_new();
     const struct message message = {.topic = one->topic, .partition = 1, .key = "key", .key_size = 3};
-    struct command renewal = {0}, cover = {.resource_count = 10000};
+    struct command renewal = {0}, cover = {.resource_count = 10000}, many = {.item_count = 1000};
     assert_int_equal(batch_work_of(NULL), 1);
     assert_int_equal(batch_work_of(&renewal), 1);
+    assert_int_equal(batch_work_of(&many), 1001);
     size_t work = batch_work_of(&cover);
     assert_true(work >= 1000); /* a whole batch, as batches are by default */
     cover.resource_count = 0;  /* there is no list behind it */
@@ -190,7 +191,7 @@ int main(void) {
         cmocka_unit_test(test_batch__halves_claim_one_after_the_other),
         cmocka_unit_test(test_batch__a_partition_taken_anew_has_a_claim_of_its_own),
         cmocka_unit_test(test_batch__dropping_one_slot_leaves_the_others),
-        cmocka_unit_test(test_batch__counts_resources_as_work),
+        cmocka_unit_test(test_batch__counts_resources_and_items_as_work),
         cmocka_unit_test(test_batch__keeps_a_copy_of_key_value_and_headers),
         cmocka_unit_test(test_batch__a_null_value_stays_null),
         cmocka_unit_test(test_batch__reset_empties_it_and_it_can_be_filled_again),
