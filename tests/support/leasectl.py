@@ -68,8 +68,8 @@ class Leasectl:
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False))
 
 
-TOPICS = ("settlement.events", "cleanup.events", "lease.renewals", "lease.results", "lease.grants", "lease.state",
-          "lease.dead-letters")
+TOPICS = ("settlement.events", "cleanup.events", "file-write.events", "delivery.events", "lease.renewals", "lease.results",
+          "lease.grants", "lease.state", "lease.dead-letters")
 
 
 def small_topics(place, partitions=3):
