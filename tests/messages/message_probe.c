@@ -117,9 +117,9 @@ static void print_names(void) {
     for (unsigned i = 0; i < LEASE_COMMAND_COUNT; i++)
         json_array_append_new(commands, json_string(lease_command_name((enum lease_command)i)));
     json_t *limits = json_pack(
-        "{sIsIsIsIsIsIsIsIsIsI}", "fence", (json_int_t)LEASE_FENCE_MAX, "id", (json_int_t)LEASE_ID_MAX, "message_id",
+        "{sIsIsIsIsIsIsIsIsIsIsI}", "fence", (json_int_t)LEASE_FENCE_MAX, "id", (json_int_t)LEASE_ID_MAX, "message_id",
         (json_int_t)LEASE_MESSAGE_ID_MAX, "step", (json_int_t)LEASE_STEP_MAX, "reason", (json_int_t)LEASE_REASON_MAX,
-        "resources", (json_int_t)LEASE_RESOURCES_MAX, "tables", (json_int_t)LEASE_TABLES_MAX, "ttl_ms",
+        "resources", (json_int_t)LEASE_RESOURCES_MAX, "items", (json_int_t)LEASE_ITEMS_MAX, "tables", (json_int_t)LEASE_TABLES_MAX, "ttl_ms",
         (json_int_t)LEASE_TTL_MS_MAX, "wait_ms", (json_int_t)LEASE_WAIT_MS_MAX, "delay_ms", (json_int_t)LEASE_DELAY_MS_MAX);
     print(json_pack("{sosososososo}", "outcomes", outcomes, "states", states, "commands", commands, "dead_letter",
                     reasons_of(EVENT_DEAD_LETTER), "malformed", reasons_of(EVENT_MALFORMED), "limits", limits));
@@ -128,6 +128,19 @@ static void print_names(void) {
 /* ---- events ---- */
 
 enum { HEADERS_MAX = 256 };
+
+static json_t *describe_item(const struct command_item *item) {
+    char claim_id[CLAIM_ID_TEXT_SIZE];
+    json_t *object = json_object();
+    json_object_set_new(object, "lease", text_or_null(item->lease));
+    json_object_set_new(object, "fence", number_or_null(item->fence));
+    json_object_set_new(object, "claim_id", json_string(claim_id_format(&item->claim_id, claim_id)));
+    json_object_set_new(object, "amount", number_or_null(item->amount));
+    json_object_set_new(object, "word", text_or_null(item->word));
+    json_object_set_new(object, "flag", number_or_null(item->flag));
+    json_object_set_new(object, "payload", text_or_null(item->payload));
+    return object;
+}
 
 static json_t *describe(const struct command *command) {
     char claim_id[CLAIM_ID_TEXT_SIZE];
@@ -157,6 +170,10 @@ static json_t *describe(const struct command *command) {
     json_object_set_new(object, "resources", list_of(command->resources, command->resource_count));
     json_object_set_new(object, "tables", list_of(command->tables, command->table_count));
     json_object_set_new(object, "payload", text_or_null(command->payload));
+    json_t *items = json_array();
+    for (size_t i = 0; i < command->item_count; i++)
+        json_array_append_new(items, describe_item(&command->items[i]));
+    json_object_set_new(object, "items", items);
     return object;
 }
 

@@ -44,10 +44,19 @@ def _same_as(command, data, decoded):
     assert decoded["subject"] == examples.SUBJECT
     places = {"count": "amount", "credit_total": "amount", "delay_ms": "amount", "step": "word", "reason": "word",
               "result": "payload", "more": "flag", "retry": "flag"}
+    _members_same(data, decoded, places)
+
+
+def _members_same(data, decoded, places):
     for name, value in data.items():
         if name == "token":
             continue
         got = decoded[places.get(name, name)]
+        if name == "items":
+            assert len(got) == len(value)
+            for item, decoded_item in zip(value, got):
+                _members_same(item, decoded_item, places)
+            continue
         if name in ("payload", "result"):
             got = json.loads(got)
         assert got == value, name
@@ -74,13 +83,15 @@ def test_fault_in_the_envelope__is_refused_by_both(what, change, verdict, reason
     assert (decoded["verdict"], decoded["reason"], decoded["field"]) == (verdict, reason, field)
 
 
-# No reals without a fraction (the schema takes them for integers), no holder of a claim (compared with the subject).
+# No reals without a fraction (the schema takes them for integers), no holder of a claim or of many items (compared with the subject).
 VALUES = [None, True, False, 0, 1, -1, 7, 2 ** 53 - 1, 2 ** 53, 2 ** 63, 2 ** 70, 1.5, -0.5, "", "a", "A-1", "..", "a/b", "a/../b",
           "a//b", "a/", "/a", "\u00e9", "a\n", "a b", "x" * 64, "x" * 65, "x" * 200, "x" * 201, "posted", "12", [], [[]], {},
           {"a": 1.25}, ["a/1"], ["a/1", "a/2"], ["a/1", "a/1"], ["a"], [1], [None], [{}], ["a/1", "*"], examples.CLAIM_ID,
+          [examples.item()], [examples.item("a"), examples.item("b")], [examples.item("a"), examples.item("a")],
+          [examples.item(reason="r")], [examples.item(), {}], [examples.item(fence=0)], [examples.item(result={})],
           examples.TOKEN, examples.TOKEN[1:], 86400000, 86400001, 2592000000, 2592000001]
 MEMBERS = ["holder", "fence", "claim_id", "token", "ttl_ms", "resources", "more", "tables", "payload", "result", "count", "step",
-           "reason", "retry", "delay_ms", "credit_total", "refresh", "wait_ms", "Holder", "", "unknown"]
+           "reason", "retry", "delay_ms", "credit_total", "refresh", "wait_ms", "items", "Holder", "", "unknown"]
 ROUNDS = 4000
 
 
@@ -99,13 +110,15 @@ def test_random_changes__schema_and_decoder_agree(schemas, probe):
     seed = int(time.time())
     print(f"seed {seed}")
     chance = random.Random(seed)
-    small = [(command, data) for command, data in GOOD if len(data.get("resources", ())) < 100]
+    small = [(command, data) for command, data in GOOD if len(data.get("resources", ())) < 100 and len(data.get("items", ())) < 100]
     cases = []
     for _ in range(ROUNDS):
         command, data = chance.choice(small)
         data = _mutate(chance, data)
         if command == "claim":
             data.pop("holder", None)
+        elif "items" in data and "holder" in data:
+            data["holder"] = examples.SUBJECT
         cases.append((command, data))
     decoded = probe.decode([_structured(examples.event(command, data)) for command, data in cases])
     accepted = 0

@@ -15,6 +15,8 @@ ASKED = {"command": "start", "source": "/producers/royalty", "message_id": "mess
 HELD = {"holder": "run-1", "claim_id": CLAIM_ID, "fence": 4294967297, "since_us": AT, "lease_until_us": AT + 30000000, "state": "held"}
 BLOCKER = {"blocker": json.dumps({"kind": "settlement", "lease": "settlement/2026-05", "resource": "album/*", "holder": "run-0", "fence": 7,
                                   "since": "2026-07-01T08:59:00.5+09:00", "until": "2026-07-01T00:00:10+00:00", "remaining_ms": -1})}
+ITEMS = [{"lease": "file-1", "outcome": "renewed", "fence": 5, "claim_id": CLAIM_ID, "until": "2026-07-01T00:00:30.123456Z", "remaining_ms": 30000},
+         {"lease": "file-2", "outcome": "stale", "fence": 6, "claim_id": CLAIM_ID}]
 CHANGE = {"changes_lease": True}
 
 ROWS = {
@@ -39,6 +41,7 @@ ROWS = {
     "failed": {**ASKED, **CHANGE, "state": "ready", "reason": "disk full", "attempt": 2},
     "released": {**ASKED, **CHANGE, "state": "free"},
     "requested": {**ASKED, **CHANGE, "state": "ready", "attempt": 0},
+    "answered": {**ASKED, "command": "renew", "holder": "run-1", "payload": json.dumps(ITEMS, indent=1)},
     "dead": {**HELD, **CHANGE, "state": "dead", "lease_until_us": AT - 1, "min_fence": 4294967298, "attempt": 5},
 }
 SCHEMA_OF = {"result": "result.json", "grant": "grant.json", "state": "state.json"}

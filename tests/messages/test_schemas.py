@@ -66,6 +66,9 @@ def test_schemas__have_the_codes_names_and_limits(probe):
     assert common["count"]["maximum"] == limits["fence"]
     assert common["reason"]["maxLength"] == limits["reason"]
     assert common["resources"]["maxItems"] == limits["resources"]
+    assert result["items"]["maxItems"] == limits["items"]
+    for command in ("renew", "finish", "fail", "release"):
+        assert DOCUMENTS[f"command.{command}.json"]["oneOf"][1]["properties"]["items"]["maxItems"] == limits["items"]
     assert common["ttl_ms"]["maximum"] == limits["ttl_ms"]
     assert common["wait_ms"]["maximum"] == limits["wait_ms"]
     assert common["delay_ms"]["maximum"] == limits["delay_ms"]

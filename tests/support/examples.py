@@ -10,6 +10,17 @@ TOKEN = "0123456789abcdef" * 4
 GRANT = {"holder": "run-1@host-7", "fence": 4294967297, "claim_id": CLAIM_ID, "token": TOKEN}
 REMOVE = object()
 
+
+def item(lease="file-1", **more):
+    """One of a command over many items."""
+    return {"lease": lease, "fence": 4294967297, "claim_id": CLAIM_ID, "token": TOKEN, **more}
+
+
+def many(*items, **more):
+    """The data of a command over many items: its subject is their holder."""
+    return {"holder": SUBJECT, "items": list(items), **more}
+
+
 GOOD = {
     "start": [
         {"holder": "run-1"},
@@ -25,16 +36,30 @@ GOOD = {
         {"credit_total": 12, "refresh": 0},
         {"holder": SUBJECT, "credit_total": 1, "refresh": 9007199254740991, "wait_ms": 0, "ttl_ms": 1},
     ],
-    "renew": [GRANT, {**GRANT, "ttl_ms": 1}, {**GRANT, "fence": 9007199254740991}, {**GRANT, "fence": 1}],
+    "renew": [
+        GRANT, {**GRANT, "ttl_ms": 1}, {**GRANT, "fence": 9007199254740991}, {**GRANT, "fence": 1},
+        many(item()), many(item("a"), item("b/c", fence=1), ttl_ms=1), many(*(item("item-%04d" % i) for i in range(1000))),
+    ],
     "advance": [{**GRANT, "step": "calculated"}, {**GRANT, "step": "a" * 64}],
-    "finish": [GRANT, {**GRANT, "result": {"bytes": 1, "cost": 1e-7}}],
+    "finish": [GRANT, {**GRANT, "result": {"bytes": 1, "cost": 1e-7}}, many(item("a", result={"bytes": 1, "cost": 1e-7}), item("b"))],
     "fail": [
         {**GRANT, "reason": "disk full"},
         {**GRANT, "reason": "\u00fc" * 500, "retry": False, "delay_ms": 0},
         {**GRANT, "reason": "'; drop table x; -- <b>%n%s $$ \u202e", "retry": True},
+        many(item("a", reason="disk full"), item("b", reason="\u00fc" * 500, retry=False, delay_ms=0)),
     ],
-    "release": [GRANT],
+    "release": [GRANT, many(item("a"), item("b"))],
 }
+
+
+def as_many(*items):
+    """The change that makes a command over many of one over its subject."""
+    return {"fence": REMOVE, "claim_id": REMOVE, "token": REMOVE, "reason": REMOVE, "holder": SUBJECT, "items": list(items)}
+
+
+def without(whole, name):
+    return {key: value for key, value in whole.items() if key != name}
+
 
 FAULTS = [
     ("fence a string", "renew", {"fence": "12"}, "wrong_type", "fence", True),
@@ -102,6 +127,27 @@ FAULTS = [
     ("retry a number", "fail", {"retry": 0}, "wrong_type", "retry", True),
     ("unknown member", "renew", {"ttl": 30000}, "unknown_member", "ttl", True),
     ("a member of another command", "renew", {"step": "posted"}, "unknown_member", "step", True),
+    ("items beside a fence", "renew", {"items": [item()]}, "unknown_member", "fence", True),
+    ("no items", "renew", as_many(), "empty", "items", True),
+    ("1,001 items", "renew", as_many(*(item("item-%04d" % i) for i in range(1001))), "too_many", "items", True),
+    ("items an object", "renew", {**as_many(), "items": item()}, "wrong_type", "items", True),
+    ("items of another", "renew", {**as_many(item()), "holder": "other"}, "key_mismatch", "holder", False),
+    ("an item a text", "renew", as_many("file-1"), "wrong_type", "items[0]", True),
+    ("an item twice", "renew", as_many(item("a"), item("b"), item("a")), "repeated", "items[2].lease", True),
+    ("an item twice, in two ways", "renew", as_many(item("a"), item("a", fence=1)), "repeated", "items[1].lease", False),
+    ("an item without a lease", "renew", as_many(item("a"), without(item("b"), "lease")), "missing", "items[1].lease", True),
+    ("an item without a fence", "finish", as_many(without(item(), "fence")), "missing", "items[0].fence", True),
+    ("an item without a claim id", "fail", as_many(without(item(reason="r"), "claim_id")), "missing", "items[0].claim_id", True),
+    ("an item without a token", "release", as_many(without(item(), "token")), "missing", "items[0].token", True),
+    ("an item of no name", "renew", as_many(item("")), "empty", "items[0].lease", True),
+    ("an item with fence 0", "renew", as_many(item("a"), item("b", fence=0)), "out_of_range", "items[1].fence", True),
+    ("an item with a short token", "renew", as_many(item(token="0123")), "wrong_type", "items[0].token", True),
+    ("an item with a holder", "renew", as_many(item(holder=SUBJECT)), "unknown_member", "items[0].holder", True),
+    ("an item with a ttl", "renew", as_many(item(ttl_ms=1)), "unknown_member", "items[0].ttl_ms", True),
+    ("an item with a list for its result", "finish", as_many(item(result=[])), "wrong_type", "items[0].result", True),
+    ("a result for all items", "finish", {**as_many(item()), "result": {}}, "unknown_member", "result", True),
+    ("an item without a reason", "fail", as_many(item()), "missing", "items[0].reason", True),
+    ("a reason for all items", "fail", {**as_many(item(reason="r")), "reason": "r"}, "unknown_member", "reason", True),
 ]
 
 # Attributes of a structured event: (what, change, verdict, reason, field, can the schema say so?)
