@@ -27,20 +27,20 @@ class Story:
         self.history = books.History()
         self.offset = 0
 
-    def message(self, command, data, token=None, **answer):
+    def message(self, command, data, token=None, subject="run-1", **answer):
         """One message and the journal row that answers it."""
         data = dict(data, **({"token": token} if token else {}))
-        raw = json.dumps({"specversion": "1.0", "id": f"id-{self.offset}", "source": "/tests", "subject": "run-1",
+        raw = json.dumps({"specversion": "1.0", "id": f"id-{self.offset}", "source": "/tests", "subject": subject,
                           "type": f"settlement.{command}", "data": data}).encode()
-        record = Record("settlement.events", 0, self.offset, b"run-1", raw, [])
+        record = Record("settlement.events", 0, self.offset, subject.encode(), raw, [])
         self.history.inputs["settlement.events", 0, self.offset] = books.Input(record)
         self.offset += 1
         self.history.consumed = {("settlement.events", 0): self.offset}
         self.history.samples.append(dict(self.history.consumed))
         self.row(command=command, origin_topic="settlement.events", origin_partition=0, origin_offset=self.offset - 1,
-                 token=token, **answer)
+                 token=token, subject=subject, **answer)
 
-    def row(self, event, at_seconds, token=None, **members):
+    def row(self, event, at_seconds, token=None, items=None, **members):
         """One journal row and its records."""
         row = dict.fromkeys(("command", "origin_topic", "origin_partition", "origin_offset", "holder", "claim_id", "fence",
                              "since", "lease_until", "state", "previous_number"))
@@ -48,11 +48,11 @@ class Story:
                    changes_lease=False, is_grant=False)
         row.update(members)
         self.history.journal.append(row)
-        self.publish("lease.results", b"run-1", row, {"lease": "run-1", "fence": row["fence"]})
+        self.publish("lease.results", row["subject"].encode(), row, {"lease": row["subject"], "fence": row["fence"], "items": items})
         if row["is_grant"]:
             self.publish("lease.grants", row["holder"].encode(), row, {"claim_id": row["claim_id"], "token": token})
         if row["changes_lease"]:
-            self.publish("lease.state", b"settlement/run-1", row, {})
+            self.publish("lease.state", f"settlement/{row['subject']}".encode(), row, {})
 
     def junk(self):
         """A message that is none, and its dead letter."""
@@ -102,6 +102,45 @@ def story():
     return told
 
 
+GRANT_D = {"fence": 20, "claim_id": "4" * 36}
+SAYS_D = {"lease": "run-2", "token": "d4" * 32, **GRANT_D}
+
+
+def hold_another(story):
+    """d is granted run-2."""
+    story.message("start", {"holder": "d"}, subject="run-2", event="granted", at_seconds=10, is_grant=True, changes_lease=True, state="held",
+                  since=at(10), lease_until=at(20), holder="d", **GRANT_D)
+    story.history.outputs["lease.grants"][-1].value["token"] = SAYS_D["token"]
+
+
+def over_many(story, command, outcomes, says, at_seconds=11):
+    """A command of d over run-2 and run-9, which nobody has."""
+    nobody = {"lease": "run-9", "fence": 1, "claim_id": CLAIM_A, "token": TOKEN_A}
+    items = [{"lease": lease, "outcome": outcome, "fence": 1, "claim_id": CLAIM_A} for lease, outcome in zip(("run-2", "run-9"), outcomes)]
+    items[0].update(GRANT_D, **({"until": "2026-01-01T00:00:25.000000Z", "remaining_ms": 14000} if command == "renew" else {}))
+    story.message(command, {"holder": "d", "items": [says, nobody]}, subject="d", event="answered", at_seconds=at_seconds, holder="d", items=items)
+    return story.offset - 1
+
+
+def finish_many(story, outcomes=("finished", "unknown"), says=SAYS_D, has_row=True):
+    hold_another(story)
+    over_many(story, "renew", ("renewed", "unknown"), SAYS_D)
+    offset = over_many(story, "finish", outcomes, says, at_seconds=24)
+    if has_row:
+        story.row(event="finished", at_seconds=24, command="finish", subject="run-2", holder="d", state="finished", changes_lease=True,
+                  origin_topic="settlement.events", origin_partition=0, origin_offset=offset, **GRANT_D)
+
+
+def renew_many_late(story):
+    hold_another(story)
+    over_many(story, "renew", ("renewed", "unknown"), SAYS_D, at_seconds=21)
+
+
+def tell_of_another(story):
+    finish_many(story)
+    story.history.outputs["lease.results"][-2].value["items"].reverse()
+
+
 def row(story, number):
     return story.history.journal[number - 1]
 
@@ -145,6 +184,13 @@ FAULTS = [
     ("a result is missing", lambda s: hide_result(s, 5), "check_published_once", "I4"),
     ("a result tells another fence", lambda s: s.history.outputs["lease.results"][3].value.update(fence=8),
      "check_answers_agree", "I4"),
+    ("finished as one of many with another token", lambda s: finish_many(s, says=dict(SAYS_D, token=TOKEN_A)), "check_only_holder_changes", "I3"),
+    ("renewed as one of many with another fence", lambda s: (hold_another(s), over_many(s, "renew", ("renewed", "unknown"), dict(SAYS_D, fence=7))),
+     "check_only_holder_changes", "I3"),
+    ("renewed as one of many after the expiry", renew_many_late, "check_one_holder", "I2"),
+    ("an answer over many tells of others", tell_of_another, "check_items", "I4"),
+    ("an item was finished, and its answer does not say so", lambda s: finish_many(s, ("stale", "unknown")), "check_items", "I4"),
+    ("an item was finished, says the answer, and has no row", lambda s: finish_many(s, has_row=False), "check_items", "I4"),
     ("a dead letter lost a header", lambda s: s.history.outputs["lease.dead-letters"][0].header_list.pop(0),
      "check_dead_letters", "I4"),
     ("a dead letter's value was changed", lambda s: setattr(s.history.outputs["lease.dead-letters"][0], "raw", b"{ "),
@@ -166,6 +212,12 @@ FAULTS = [
 def test_books__a_sound_history_balances(story):
     assert books.check(story.history) == []
     assert books.balance(story.history)["answers"] == 7
+
+
+def test_books__a_command_over_many_items_balances(story):
+    finish_many(story)
+    assert books.check(story.history) == []
+    assert books.balance(story.history)["answers"] == 10
 
 
 def test_books__a_repeat_after_a_crash_is_dropped(story):

@@ -15,6 +15,7 @@ It knows nothing of how the coordinator works: it compares what went in with wha
     I11 a token stands in lease.grants and in the holder's own commands, nowhere else
 """
 import collections
+import datetime
 import json
 import re
 
@@ -24,6 +25,7 @@ from waiting import eventually
 
 FINAL_STATES = ("finished", "failed", "dead")
 CHANGES = ("granted", "covered", "renewed", "advanced", "finished", "failed", "released")
+ENDS = ("finished", "failed", "released")
 HOLDER_COMMANDS = ("cover", "begin", "renew", "advance", "finish", "fail", "release")
 TOKEN_SHAPE = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
@@ -78,9 +80,31 @@ class History:
                 kept.append(record)
         return kept
 
-    def answers(self):
-        """Journal rows that answer a message."""
+    def said(self):
+        """Journal rows that came of a message: its answer, or what it did to one of the many items that it names."""
         return [row for row in self.journal if row["origin_topic"] is not None]
+
+    def answers(self):
+        """Journal rows that answer a message. A command over many items is never itself finished, failed or released."""
+        return [row for row in self.said() if not (row["event"] in ENDS and _items_of(self, row))]
+
+    def items(self):
+        """(journal row of the answer, what it tells of an item) for every item of the commands over many."""
+        rows = {row["number"]: row for row in self.journal if row["event"] == "answered"}
+        return [(rows[record.number], item) for record in self.kept("lease.results") if record.number in rows
+                for item in record.value["items"]]
+
+    def happened(self):
+        """The journal, and behind an answer over many items a row for each that was renewed, as if it had been renewed alone."""
+        renewed = collections.defaultdict(list)
+        for row, item in self.items():
+            if item["outcome"] == "renewed":
+                until = datetime.datetime.strptime(item["until"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
+                renewed[row["number"]].append(dict(row, event="renewed", subject=item["lease"], fence=item["fence"],
+                                                   claim_id=item["claim_id"], lease_until=until, state="held"))
+        for row in self.journal:
+            yield row
+            yield from renewed[row["number"]]
 
 
 def collect(place, samples=(), unfenced=(), texts=None):
@@ -121,6 +145,24 @@ def read_journal(place):
 
 def _origin(row):
     return row["origin_topic"], row["origin_partition"], row["origin_offset"]
+
+
+def _items_of(history, row):
+    """The items that the row's message names, as it was sent; none if it names its subject alone."""
+    asked = history.inputs.get(_origin(row))
+    items = asked.data.get("items") if asked else None
+    return items if isinstance(items, list) else []
+
+
+def _said_by(history, row):
+    """What the row's message says about the row's lease, as a command over it alone would say it."""
+    asked = history.inputs.get(_origin(row))
+    if asked is None:
+        return None
+    for item in _items_of(history, row):
+        if item["lease"] == row["subject"]:
+            return dict(item, holder=asked.data.get("holder"))
+    return asked.data
 
 
 # --- what the grants and the journal say ---------------------------------------------------------------------------------
@@ -166,7 +208,7 @@ def check_one_holder(history):
     """I2"""
     ends = {}        # fence → when it stopped being live
     reason = {}
-    for row in history.journal:
+    for row in history.happened():
         fence = row["fence"]
         if fence is None:
             continue
@@ -197,20 +239,20 @@ def check_only_holder_changes(history):
     """I3"""
     tokens = {record.value["claim_id"]: record.value["token"] for record in history.kept("lease.grants")}
     last = {}
-    for row in history.journal:
+    for row in history.happened():
         lease = (row["kind"], row["subject"])
         if row["is_grant"]:
             last[lease] = row
         if row["command"] not in HOLDER_COMMANDS or row["event"] not in CHANGES:
             continue
-        asked = history.inputs.get(_origin(row))
+        said = _said_by(history, row)
         grant = last.get(lease)
-        if asked is None or grant is None:
+        if said is None or grant is None:
             yield f"number {row['number']} ({row['event']}) answers no message or follows no grant"
             continue
         for name, value in (("fence", grant["fence"]), ("claim_id", grant["claim_id"]), ("holder", grant["holder"]),
                             ("token", tokens.get(str(grant["claim_id"])))):
-            if str(asked.data.get(name)) != str(value):
+            if str(said.get(name)) != str(value):
                 yield (f"number {row['number']}: {row['kind']}.{row['command']} of {row['subject']} was answered"
                        f" {row['event']} although its {name} is not the last grant's")
 
@@ -232,6 +274,29 @@ def check_every_message_answered(history):
     for place in answered:
         if place not in history.inputs:
             yield f"number {answered[place]} answers {place}, which was never sent"
+
+
+def check_items(history):
+    """I4: an answer over many items tells of each that its command names, in its order; those that ended have a row of their own."""
+    told = collections.defaultdict(list)
+    for row, item in history.items():
+        told[row["number"]].append(item)
+    ended = collections.Counter()
+    for row in history.said():
+        if row["event"] in ENDS and _items_of(history, row):
+            ended[_origin(row), row["subject"], row["event"]] += 1
+    for row in history.answers():
+        if row["event"] != "answered":
+            continue
+        items = told[row["number"]]
+        if [item["lease"] for item in items] != [item["lease"] for item in _items_of(history, row)]:
+            yield f"number {row['number']} tells of {len(items)} items, which are not those that {_origin(row)} names"
+        for item in items:
+            if item["outcome"] in ENDS:
+                ended[_origin(row), item["lease"], item["outcome"]] -= 1
+    for (place, lease, outcome), more in ended.items():
+        if more != 0:
+            yield f"{lease} was {outcome} by {place}, {'but its answer does not say so' if more > 0 else 'says its answer, and has no row'}"
 
 
 def _duty(row):
@@ -337,7 +402,7 @@ def check_numbers(history):
 def check_order_of_subjects(history):
     """I5"""
     last = {}
-    for row in sorted(history.answers(), key=_origin):
+    for row in sorted(history.said(), key=_origin):
         key = (row["origin_topic"], row["origin_partition"], row["subject"])
         if row["subject"] is None:
             continue
@@ -372,7 +437,7 @@ def check_unfenced(history):
 def check_final(history):
     """I10"""
     ended = {}
-    for row in history.journal:
+    for row in history.happened():
         lease = (row["kind"], row["subject"])
         if lease in ended and (row["is_grant"] or row["event"] in CHANGES + ("requested",)) and row["command"] != "claim":
             yield f"number {row['number']}: {row['subject']} was {row['event']} after it had ended at number {ended[lease]}"
@@ -396,7 +461,7 @@ def check_tokens(history):
             yield f"a token stands in {name}"
 
 
-CHECKS = (check_fences, check_one_holder, check_only_holder_changes, check_every_message_answered, check_published_once,
+CHECKS = (check_fences, check_one_holder, check_only_holder_changes, check_every_message_answered, check_items, check_published_once,
           check_answers_agree, check_dead_letters, check_numbers, check_order_of_subjects, check_offsets, check_unfenced, check_final,
           check_tokens)
 
