@@ -251,8 +251,11 @@ static void show_record(struct send *send, const struct watch_record *record) {
 
 static bool take_result(struct send *send, const struct watch_record *record) {
     enum lease_outcome outcome = LEASE_OUTCOME_COUNT;
-    const char *name = document_text(record->value, "outcome");
+    const char *name = document_text(record->value, "outcome"), *lease = document_text(record->value, "lease");
     if (!is_from(send, record->value, "origin.topic", "origin.partition", "origin.offset"))
+        return false;
+    /* Items of a command over many may have a record each, which names it too. */
+    if (lease == NULL || strcmp(lease, send->compose.subject) != 0)
         return false;
     /* An event that came of the command later names it too; the answer is the one that is an outcome. */
     if (name == NULL || !lease_outcome_parse(name, strlen(name), &outcome))

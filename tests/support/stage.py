@@ -17,12 +17,13 @@ class Stage:
     def ask(self, kind, command, subject, data, **options):
         """Sends a command and returns the value of its answer."""
         origin = self.events.place_of(kind, command, subject, data, **options)
-        return self.answer_to(origin)
+        return self.answer_to(origin, subject)
 
-    def answer_to(self, origin):
+    def answer_to(self, origin, subject=None):
+        """The answer to the message at `origin`. With its subject: what became of many items may stand under their own names too."""
         def answers(record):
             told = record.value.get("origin")
-            return told is not None and (told["topic"].endswith(origin[0]), told["partition"],
+            return told is not None and (subject is None or record.value["lease"] == subject) and (told["topic"].endswith(origin[0]), told["partition"],
                                          told["offset"]) == (True, *origin[1:])
 
         return self.results.wait_for(answers, what=f"the answer to {origin}").value
