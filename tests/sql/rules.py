@@ -34,7 +34,7 @@ PARAMETERS = [
     ("verdict", "text"), ("reason", "text"), ("field", "text"), ("raw_key", "bytea"), ("raw_value", "bytea"), ("raw_headers", "bytea"),
 ]
 STATEMENT = ("SELECT ord, outcome, number, fence, claim_id::text, lease_until FROM lease.apply("
-             + ", ".join(f"%s::{sql_type}[]" for _, sql_type in PARAMETERS) + ", %s) WHERE ord > 0 ORDER BY ord")
+             + ", ".join(f"%s::{sql_type}[]" for _, sql_type in PARAMETERS) + ", %s, %s::boolean[]) WHERE ord > 0 ORDER BY ord")
 
 
 def moment(seconds):
@@ -63,6 +63,22 @@ def request(subject, delay_ms=None, kind="cleanup", **fields):
 
 def claim(worker, credit, refresh=1, wait_ms=None, ttl=None, kind="cleanup", **fields):
     return command(kind, "claim", worker, holder=worker, amount=credit, refresh=refresh, wait_ms=wait_ms, ttl_ms=ttl, **fields)
+
+
+def over(*said, **fields):
+    """One command over many items of one holder: what it would say of each alone."""
+    first = said[0]
+    return command(first["kind"], first["command"], first["holder"], holder=first["holder"], ttl_ms=first.get("ttl_ms"),
+                   items=[dict(item, digest=None) for item in said], **fields)
+
+
+def expanded(commands):
+    """A command over many is a head, and behind it each of its items, which comes from where the head does."""
+    for one in commands:
+        items = one.pop("items", None)
+        yield dict(one, member=None if items is None else False)
+        for item in items or ():
+            yield dict(item, member=True, **{name: one.get(name) for name in ("topic", "partition", "offset", "source", "id", "verdict", "reason")})
 
 
 class Grant:
@@ -96,7 +112,7 @@ class Lane:
 
     def apply(self, *commands, at=None):
         resources, tables, columns = [], [], []
-        commands = [dict(c) for c in commands]
+        commands = list(expanded([dict(c) for c in commands]))
         for c in commands:
             resources += c["resources"]
             tables += c["tables"]
@@ -104,8 +120,9 @@ class Lane:
         for name, _ in PARAMETERS:
             columns.append([c.get(name) for c in commands] if name else None)
         columns[21], columns[23] = resources, tables
-        rows = [Answer(*row) for row in self.query(STATEMENT, columns + [moment(at)])]
-        assert [row.ord for row in rows] == list(range(1, len(commands) + 1))
+        members = [c["member"] for c in commands]
+        rows = [Answer(*row) for row in self.query(STATEMENT, columns + [moment(at), members if False in members else None])]
+        assert [row.ord for row in rows] == [place for place, member in enumerate(members, 1) if not member]
         return rows if len(rows) != 1 else rows[0]
 
     def decide(self, *commands, at=None):
@@ -140,6 +157,12 @@ class Lane:
         grants = [g for g in self.grants_after(before) if g.subject == item]
         assert len(grants) == 1, f"{item} was not granted"
         return grants[0]
+
+    def items_of(self, answer):
+        """What an answer over many items tells of each."""
+        told = self.value("SELECT payload FROM lease.journal WHERE number = %s AND event = 'answered'", (answer.number,))
+        self.commit()
+        return json.loads(told)
 
     def reap(self, limit=1000, at=None):
         row = self.query("SELECT turned, granted FROM lease.reap(%s, %s)", (limit, moment(at)))[0]

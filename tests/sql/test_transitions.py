@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from rules import Grant, claim, command, moment, request, start
+from rules import Grant, claim, command, moment, over, request, start
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "transitions.txt")
 FOREIGN = Grant("settlement", "s1", "h1", 2 ** 40, "11111111-2222-4333-8444-555555555555")
@@ -186,7 +186,7 @@ def test_a_command_that_the_table_does_not_know_is_malformed(lane):
 def test_the_outcomes_stand_in_the_order_of_precedence(lane):
     outcomes = [row[0] for row in lane.query("SELECT outcome FROM lease.outcomes ORDER BY precedence")]
     assert outcomes == ["malformed", "duplicate", "unknown", "final", "stale", "lapsed", "held", "busy", "incomplete", "out_of_step",
-                        "waiting", "parked", "empty", "granted", "covered", "renewed", "advanced", "finished", "failed", "released", "requested"]
+                        "waiting", "parked", "empty", "granted", "covered", "renewed", "advanced", "finished", "failed", "released", "requested", "answered"]
 
 
 # ---- outcomes that hang on more than the table ----
@@ -278,6 +278,10 @@ def outcome_released(lane):
 
 def outcome_requested(lane):
     return lane.outcomes(request("i1"), at=0)
+
+
+def outcome_answered(lane):
+    return lane.outcomes(over(FOREIGN.says("renew")), at=0)
 
 
 # `busy` needs a second connection: test_lanes.py. `parked` is an answer of guarded rows, which no command gives yet.
