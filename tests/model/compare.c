@@ -99,7 +99,7 @@ static bool take_expected(struct run *run, int kind, int lease, struct model_eve
 /* ---- answers ---- */
 
 static bool compare_answer(struct run *run, long i, const struct model_answer *model, const struct database_answer *database) {
-    const char *expected = model_outcome_names[model->outcome];
+    const char *expected = model->outcome == OUTCOME_NONE ? "" : model_outcome_names[model->outcome];
     if (strcmp(database->outcome, expected) != 0)
         return differ(run, i, "outcome: the model says %s, the database %s", expected, database->outcome);
     if (model->fence > 0) {
@@ -190,15 +190,25 @@ static bool compare_blocker(struct run *run, const struct database_event *row, c
     return differ(run, command, "held by: the model says lease %d, the database %s", answer->blocker_lease, row->blocker_lease);
 }
 
+/* The member that such a row is of, if it is any's: a command over many tells of what it ended, beside its answer. */
+static const struct model_message *member_of(const struct model_message *messages, size_t count, const struct database_event *row) {
+    bool is_end = strcmp(row->event, "finished") == 0 || strcmp(row->event, "failed") == 0 || strcmp(row->event, "released") == 0;
+    for (size_t i = 0; is_end && i < count; i++)
+        if (messages[i].role == ROLE_MEMBER && messages[i].subject == atoi(row->subject + 1) && messages[i].id == atoll(row->message_id + 1))
+            return &messages[i];
+    return NULL;
+}
+
 static bool compare_journal(struct run *run, const struct model_message *messages, const struct model_answer *answers,
                             const struct database_answer *rows, size_t count) {
-    size_t event_count, answered = 0;
+    size_t event_count, answered = 0, due = 0;
     bool is_same = true;
     struct number_of_answer *numbers = calloc(count + 1, sizeof *numbers);
     struct database_event *events = database_events(run->database, run->last_number, &event_count);
     if (!numbers) abort();
-    for (size_t i = 0; i < count; i++) numbers[i] = (struct number_of_answer){rows[i].number, i};
-    if (count > 0) qsort(numbers, count, sizeof *numbers, by_number);
+    for (size_t i = 0; i < count; i++)
+        if (messages[i].role != ROLE_MEMBER) numbers[due++] = (struct number_of_answer){rows[i].number, i};
+    if (due > 0) qsort(numbers, due, sizeof *numbers, by_number);
     for (size_t e = 0; e < event_count && is_same; e++) {
         const struct database_event *row = &events[e];
         if (row->number != run->last_number + 1) {
@@ -207,9 +217,9 @@ static bool compare_journal(struct run *run, const struct model_message *message
         }
         run->last_number = row->number;
         struct number_of_answer key = {row->number, 0};
-        struct number_of_answer *found = count ? bsearch(&key, numbers, count, sizeof *numbers, by_number) : NULL;
+        struct number_of_answer *found = due ? bsearch(&key, numbers, due, sizeof *numbers, by_number) : NULL;
         if (!found) {
-            is_same = compare_lease_row(run, row, NULL, -1);
+            is_same = compare_lease_row(run, row, member_of(messages, count, row), -1);
             continue;
         }
         const struct model_message *message = &messages[found->command];
@@ -217,10 +227,10 @@ static bool compare_journal(struct run *run, const struct model_message *message
         answered++;
         is_same = compare_answer_row(run, row, message, answer, (long)found->command) &&
                   compare_blocker(run, row, answer, (long)found->command);
-        if (is_same && answer->outcome > OUTCOME_DUPLICATE && message->command != COMMAND_CLAIM)
+        if (is_same && answer->outcome > OUTCOME_DUPLICATE && message->command != COMMAND_CLAIM && message->role == ROLE_ALONE)
             is_same = compare_lease_row(run, row, message, (long)found->command);
     }
-    if (is_same && answered != count) is_same = differ(run, -1, "%zu commands, %zu answers in the journal", count, answered);
+    if (is_same && answered != due) is_same = differ(run, -1, "%zu commands, %zu answers in the journal", due, answered);
     run->tally->events += event_count;
     free(events);
     free(numbers);
@@ -380,7 +390,7 @@ static bool run_apply(struct run *run, const struct step *step) {
     if (!is_same) differ(run, -1, "lease.apply raised: %s", database_error(run->database));
     for (size_t i = 0; i < step->count && is_same; i++) {
         is_same = compare_answer(run, (long)i, &answers[i], &rows[i]);
-        run->tally->outcomes[answers[i].outcome]++;
+        if (answers[i].outcome != OUTCOME_NONE) run->tally->outcomes[answers[i].outcome]++;
     }
     run->tally->commands += step->count;
     is_same = is_same && compare_journal(run, messages, answers, rows, step->count) && compare_fences(run) &&
@@ -472,7 +482,8 @@ bool compare_run(const struct setting *setting, const struct database *template,
 }
 
 static void print_message(const struct setting *setting, const struct model_message *m, const struct model_answer *answer) {
-    printf("--   %s.%s %c%d m%lld/%d", setting->kinds[m->kind].name, model_command_names[m->command], m->command == COMMAND_CLAIM ? 'w' : 's',
+    printf("--   %s%s.%s %c%d m%lld/%d", m->role == ROLE_MEMBER ? "  and " : m->role == ROLE_HEAD ? "many: " : "", setting->kinds[m->kind].name,
+           model_command_names[m->command], m->command == COMMAND_CLAIM || m->role == ROLE_HEAD ? 'w' : 's',
            m->subject, (long long)m->id, m->digest);
     if (m->malformed) printf(" malformed");
     if (m->holder != MODEL_NONE) printf(" holder=%d", m->holder);
@@ -485,7 +496,7 @@ static void print_message(const struct setting *setting, const struct model_mess
     if (m->command == COMMAND_START || m->command == COMMAND_FAIL) printf(" flag=%d", m->flag);
     for (int i = 0; i < m->resource_count; i++) printf(" r%d", m->resources[i]);
     for (int i = 0; i < m->table_count; i++) printf(" t%d", m->tables[i]);
-    printf("  => %s", model_outcome_names[answer->outcome]);
+    printf("  => %s", answer->outcome == OUTCOME_NONE ? "nothing" : model_outcome_names[answer->outcome]);
     if (answer->fence) printf(" fence=%lld", (long long)answer->fence);
     printf("\n");
 }

@@ -203,12 +203,12 @@ enum {
     P_ORIGIN_TOPIC, P_ORIGIN_PARTITION, P_ORIGIN_OFFSET, P_KIND, P_COMMAND, P_SUBJECT, P_SOURCE, P_MESSAGE_ID, P_DIGEST,
     P_TRACEPARENT, P_HOLDER, P_FENCE, P_CLAIM_ID, P_TOKEN_FITS, P_TTL_MS, P_AMOUNT, P_REFRESH, P_WAIT_MS, P_WORD, P_FLAG,
     P_RESOURCE_UPTO, P_RESOURCE, P_TABLE_UPTO, P_TABLE, P_PAYLOAD, P_VERDICT, P_REASON, P_FIELD, P_RAW_KEY, P_RAW_VALUE,
-    P_RAW_HEADERS, P_COUNT
+    P_RAW_HEADERS, P_MEMBER, P_COUNT
 };
 static const char *const parameter_types[P_COUNT] = {
     "text", "int", "bigint", "text", "text", "text", "text", "text", "bytea", "text", "text", "bigint", "uuid", "boolean", "bigint",
     "bigint", "bigint", "bigint", "text", "boolean", "int", "text", "int", "text", "text", "text", "text", "text", "bytea", "bytea",
-    "bytea"};
+    "bytea", "boolean"};
 
 /* Everything that is put here is free of quotes and backslashes, but for a bytea's prefix and a payload. */
 static void add(struct text *array, const char *value) {
@@ -252,21 +252,23 @@ static void add_message(const struct database *database, struct text *p, const s
     add_number(&p[P_ORIGIN_OFFSET], offset);
     add(&p[P_KIND], kind->name);
     add(&p[P_COMMAND], model_command_names[message->command]);
-    if (message->command == COMMAND_CLAIM) name_worker(name, message->subject);
+    bool is_head = message->role == ROLE_HEAD, is_member = message->role == ROLE_MEMBER;
+    bool is_from_grant = is_from_holder(message->command) && !is_head;
+    if (message->command == COMMAND_CLAIM || is_head) name_worker(name, message->subject);
     else name_lease(name, message->subject);
     add(&p[P_SUBJECT], name);
     add(&p[P_SOURCE], "/model");
     snprintf(name, sizeof name, "m%lld", (long long)message->id);
     add(&p[P_MESSAGE_ID], name);
     snprintf(name, sizeof name, "\\\\x%024llx%08x", (long long)message->id, (unsigned)message->digest);
-    add(&p[P_DIGEST], name);
+    add(&p[P_DIGEST], is_member ? NULL : name);
     add(&p[P_TRACEPARENT], NULL);
     name_holder(name, kind, message->holder);
-    if (message->command == COMMAND_CLAIM) name_worker(name, message->holder);
+    if (message->command == COMMAND_CLAIM || is_head) name_worker(name, message->holder);
     add(&p[P_HOLDER], message->holder == MODEL_NONE ? NULL : name);
     add_number(&p[P_FENCE], fence_of(database, message->fence));
-    add(&p[P_CLAIM_ID], is_from_holder(message->command) ? claim_id_of(database, message->claim) : NULL);
-    if (is_from_holder(message->command)) add_boolean(&p[P_TOKEN_FITS], message->token_fits);
+    add(&p[P_CLAIM_ID], is_from_grant ? claim_id_of(database, message->claim) : NULL);
+    if (is_from_grant) add_boolean(&p[P_TOKEN_FITS], message->token_fits);
     else add(&p[P_TOKEN_FITS], NULL);
     add_number(&p[P_TTL_MS], message->ttl_ms);
     add_number(&p[P_AMOUNT], message->amount);
@@ -291,6 +293,7 @@ static void add_message(const struct database *database, struct text *p, const s
     add(&p[P_RAW_KEY], NULL);
     add(&p[P_RAW_VALUE], NULL);
     add(&p[P_RAW_HEADERS], NULL);
+    add(&p[P_MEMBER], message->role == ROLE_ALONE ? NULL : is_member ? "t" : "f");
 }
 
 static void build(struct database *database, struct text *p, const struct model_kind *kinds, const struct model_message *messages,
@@ -298,6 +301,17 @@ static void build(struct database *database, struct text *p, const struct model_
     int resources = 0, table_count = 0;
     for (size_t i = 0; i < count; i++) add_message(database, p, kinds, &messages[i], (int64_t)i, &resources, &table_count);
     for (int i = 0; i < P_COUNT; i++) append(&p[i], p[i].length ? "}" : "{}");
+}
+
+/* The arrays, and the moment, which is parameter P_COUNT. */
+static void append_arguments(struct text *sql, const struct text *p, const char *moment) {
+    for (int i = 0; i < P_MEMBER; i++) {
+        if (p) append(sql, "'%s'::%s[], ", p[i].bytes, parameter_types[i]);
+        else append(sql, "$%d::%s[], ", i + 1, parameter_types[i]);
+    }
+    append(sql, "%s, p_member => ", moment);
+    if (p) append(sql, "'%s'::boolean[])", p[P_MEMBER].bytes);
+    else append(sql, "$%d::boolean[])", P_MEMBER + 1);
 }
 
 static const char *text_of(const PGresult *result, int row, int column) { return PQgetvalue(result, row, column); }
@@ -322,44 +336,6 @@ static bool is_fine(struct database *database, PGresult *result) {
 
 const char *database_error(const struct database *database) { return database->error; }
 
-bool database_apply(struct database *database, const struct model_kind *kinds, const struct model_message *messages, size_t count,
-                    int64_t at, struct database_answer *answers) {
-    struct text p[P_COUNT + 1] = {0}, sql = {0};
-    const char *values[P_COUNT + 1];
-    build(database, p, kinds, messages, count);
-    append(&p[P_COUNT], "%lld", (long long)at);
-    append(&sql, "SELECT ord, outcome, number, fence, claim_id, " MICROSECONDS("lease_until") " FROM lease.apply(");
-    for (int i = 0; i < P_COUNT; i++) append(&sql, "$%d::%s[], ", i + 1, parameter_types[i]);
-    append(&sql, MOMENT("$%d") ") WHERE ord > 0 ORDER BY ord", P_COUNT + 1);
-    for (int i = 0; i <= P_COUNT; i++) values[i] = p[i].bytes;
-    PGresult *result = PQexecParams(database->connection, sql.bytes, P_COUNT + 1, NULL, values, NULL, NULL, 0);
-    for (int i = 0; i <= P_COUNT; i++) free(p[i].bytes);
-    free(sql.bytes);
-    if (!is_fine(database, result)) return false;
-    if ((size_t)PQntuples(result) != count) die("lease.apply", "not one row per command");
-    for (int row = 0; row < PQntuples(result); row++) {
-        struct database_answer *answer = &answers[row];
-        if (number_of(result, row, 0) != row + 1) die("lease.apply", "ord is not 1, 2, 3 …");
-        COPY(answer->outcome, 1);
-        answer->number = number_of(result, row, 2);
-        answer->fence = number_of(result, row, 3);
-        COPY(answer->claim_id, 4);
-        answer->until = number_of(result, row, 5);
-    }
-    PQclear(result);
-    return true;
-}
-
-void database_print_apply(struct database *database, const struct model_kind *kinds, const struct model_message *messages,
-                          size_t count, int64_t at) {
-    struct text p[P_COUNT] = {0};
-    build(database, p, kinds, messages, count);
-    printf("SELECT * FROM lease.apply(");
-    for (int i = 0; i < P_COUNT; i++) printf("'%s'::%s[], ", p[i].bytes, parameter_types[i]);
-    printf(MOMENT("%lld") ");\n", (long long)at);
-    for (int i = 0; i < P_COUNT; i++) free(p[i].bytes);
-}
-
 static PGresult *query(struct database *database, const char *sql, int count, ...) {
     const char *values[4];
     va_list list;
@@ -367,6 +343,82 @@ static PGresult *query(struct database *database, const char *sql, int count, ..
     for (int i = 0; i < count; i++) values[i] = va_arg(list, const char *);
     va_end(list);
     return must(database->connection, PQexecParams(database->connection, sql, count, NULL, values, NULL, NULL, 0), sql);
+}
+
+static bool are_all_alone(const struct model_message *messages, size_t count) {
+    bool is_so = true;
+    for (size_t i = 0; i < count; i++) is_so = is_so && messages[i].role == ROLE_ALONE;
+    return is_so;
+}
+
+/* What the answers over many tell of each item. */
+static void read_items(struct database *database, const struct model_message *messages, size_t count, struct database_answer *answers) {
+    for (size_t head = 0; head < count; head++) {
+        if (messages[head].role != ROLE_HEAD || strcmp(answers[head].outcome, "answered") != 0) continue;
+        char number[24], name[NAME_SIZE];
+        snprintf(number, sizeof number, "%lld", (long long)answers[head].number);
+        PGresult *result = query(database,
+            "SELECT i->>'lease', i->>'outcome', " MICROSECONDS("(i->>'until')::timestamptz") " FROM lease.journal j, "
+            "json_array_elements(j.payload::json) WITH ORDINALITY AS u (i, no) WHERE j.number = $1::bigint ORDER BY no", 1, number);
+        int row = 0;
+        for (size_t i = head + 1; i < count && messages[i].role == ROLE_MEMBER; i++, row++) {
+            name_lease(name, messages[i].subject);
+            if (row == PQntuples(result) || strcmp(text_of(result, row, 0), name) != 0) die("the answer of a command over many", "tells of other items");
+            copy_text(answers[i].outcome, sizeof answers[i].outcome, result, row, 1);
+            answers[i].until = number_of(result, row, 2);
+        }
+        if (row != PQntuples(result)) die("the answer of a command over many", "tells of more items");
+        PQclear(result);
+    }
+}
+
+bool database_apply(struct database *database, const struct model_kind *kinds, const struct model_message *messages, size_t count,
+                    int64_t at, struct database_answer *answers) {
+    struct text p[P_COUNT + 1] = {0}, sql = {0}, moment = {0};
+    const char *values[P_COUNT + 1];
+    build(database, p, kinds, messages, count);
+    append(&p[P_COUNT], "%lld", (long long)at);
+    append(&sql, "SELECT ord, outcome, number, fence, claim_id, " MICROSECONDS("lease_until") " FROM lease.apply(");
+    append(&moment, MOMENT("$%d"), P_COUNT + 1);
+    append_arguments(&sql, NULL, moment.bytes);
+    free(moment.bytes);
+    append(&sql, " WHERE ord > 0 ORDER BY ord");
+    for (int i = 0; i <= P_COUNT; i++) values[i] = p[i].bytes;
+    if (are_all_alone(messages, count)) values[P_MEMBER] = NULL;
+    PGresult *result = PQexecParams(database->connection, sql.bytes, P_COUNT + 1, NULL, values, NULL, NULL, 0);
+    for (int i = 0; i <= P_COUNT; i++) free(p[i].bytes);
+    free(sql.bytes);
+    if (!is_fine(database, result)) return false;
+    int row = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct database_answer *answer = &answers[i];
+        *answer = (struct database_answer){.number = MODEL_NONE, .fence = MODEL_NONE, .until = MODEL_NONE};
+        if (messages[i].role == ROLE_MEMBER) continue;
+        if (row == PQntuples(result) || number_of(result, row, 0) != (int64_t)i + 1) die("lease.apply", "not a row for each command, in order");
+        COPY(answer->outcome, 1);
+        answer->number = number_of(result, row, 2);
+        answer->fence = number_of(result, row, 3);
+        COPY(answer->claim_id, 4);
+        answer->until = number_of(result, row, 5);
+        row++;
+    }
+    if (row != PQntuples(result)) die("lease.apply", "more rows than commands");
+    PQclear(result);
+    read_items(database, messages, count, answers);
+    return true;
+}
+
+void database_print_apply(struct database *database, const struct model_kind *kinds, const struct model_message *messages,
+                          size_t count, int64_t at) {
+    struct text p[P_COUNT] = {0};
+    build(database, p, kinds, messages, count);
+    struct text sql = {0}, moment = {0};
+    append(&moment, MOMENT("%lld"), (long long)at);
+    append_arguments(&sql, p, moment.bytes);
+    printf("SELECT * FROM lease.apply(%s;\n", sql.bytes);
+    free(sql.bytes);
+    free(moment.bytes);
+    for (int i = 0; i < P_COUNT; i++) free(p[i].bytes);
 }
 
 bool database_reap(struct database *database, int limit, int64_t at, int *ret_turned) {

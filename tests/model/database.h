@@ -11,7 +11,8 @@
 
 struct database;
 
-/* One row of lease.apply. Absent numbers are MODEL_NONE, an absent claim id is "". */
+/* One row of lease.apply; of a member, what its head's answer tells of it, or all absent. Absent numbers are MODEL_NONE, absent
+ * texts "". */
 struct database_answer {
     char outcome[24];
     int64_t number, fence, until;

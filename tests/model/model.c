@@ -8,7 +8,7 @@
 const char *const model_outcome_names[OUTCOME_COUNT] = {
     "malformed", "duplicate", "unknown", "final", "stale", "lapsed", "held", "busy", "incomplete", "out_of_step",
     "waiting", "parked", "empty", "granted", "covered", "renewed", "advanced", "finished", "failed", "released",
-    "requested", "dead"};
+    "requested", "answered", "dead"};
 const char *const model_command_names[COMMAND_COUNT] = {
     "start", "cover", "begin", "renew", "advance", "finish", "fail", "release", "request", "claim"};
 const char *const model_state_names[STATE_COUNT] = {"absent", "free", "ready", "held", "finished", "failed", "dead"};
@@ -488,6 +488,7 @@ static enum model_outcome decide(struct model *model, const struct model_message
     }
     seen->is_seen = true;
     seen->digest = message->digest;
+    if (message->role == ROLE_HEAD) return OUTCOME_ANSWERED;
     switch (message->command) {
     case COMMAND_START: return start(model, message, answer);
     case COMMAND_REQUEST: return request(model, message, answer);
@@ -496,10 +497,24 @@ static enum model_outcome decide(struct model *model, const struct model_message
     }
 }
 
+/* An item of a command over many: as if it had been named alone, but that only what ends it is told of it. */
+static void apply_member(struct model *model, const struct model_message *message, struct model_answer *answer) {
+    answer->outcome = from_holder(model, message, answer);
+    model_see(model, message->kind, message->subject);
+    if (answer->outcome == OUTCOME_FINISHED || answer->outcome == OUTCOME_FAILED || answer->outcome == OUTCOME_RELEASED)
+        record(model, message->kind, message->subject, answer->outcome, true, message->id);
+}
+
 void model_apply(struct model *model, const struct model_message *messages, size_t count, struct model_answer *answers) {
+    bool is_open = false; /* the head before was not refused */
     for (size_t i = 0; i < count; i++) {
         const struct model_message *message = &messages[i];
-        answers[i] = (struct model_answer){.blocker_kind = MODEL_NONE, .blocker_lease = MODEL_NONE};
+        answers[i] = (struct model_answer){.blocker_kind = MODEL_NONE, .blocker_lease = MODEL_NONE, .outcome = OUTCOME_NONE};
+        if (message->role == ROLE_MEMBER) {
+            if (is_open) apply_member(model, message, &answers[i]);
+            continue;
+        }
+        is_open = false;
         answers[i].outcome = decide(model, message, &answers[i]);
         if (answers[i].outcome <= OUTCOME_DUPLICATE) continue;
         if (message->command == COMMAND_CLAIM) {
@@ -507,6 +522,8 @@ void model_apply(struct model *model, const struct model_message *messages, size
             continue;
         }
         model->seen[message->id].outcome = answers[i].outcome;
+        is_open = message->role == ROLE_HEAD;
+        if (is_open) continue;
         model_see(model, message->kind, message->subject);
         record(model, message->kind, message->subject, answers[i].outcome, true, message->id);
     }

@@ -40,9 +40,10 @@ enum model_outcome {
     OUTCOME_MALFORMED, OUTCOME_DUPLICATE, OUTCOME_UNKNOWN, OUTCOME_FINAL, OUTCOME_STALE, OUTCOME_LAPSED,
     OUTCOME_HELD, OUTCOME_BUSY, OUTCOME_INCOMPLETE, OUTCOME_OUT_OF_STEP,
     OUTCOME_WAITING, OUTCOME_PARKED, OUTCOME_EMPTY, OUTCOME_GRANTED, OUTCOME_COVERED, OUTCOME_RENEWED,
-    OUTCOME_ADVANCED, OUTCOME_FINISHED, OUTCOME_FAILED, OUTCOME_RELEASED, OUTCOME_REQUESTED,
+    OUTCOME_ADVANCED, OUTCOME_FINISHED, OUTCOME_FAILED, OUTCOME_RELEASED, OUTCOME_REQUESTED, OUTCOME_ANSWERED,
     EVENT_DEAD, /* an event that answers nothing, beside OUTCOME_LAPSED and OUTCOME_GRANTED */
-    OUTCOME_COUNT
+    OUTCOME_COUNT,
+    OUTCOME_NONE = OUTCOME_COUNT /* of an item whose command was refused as a whole */
 };
 
 enum model_state { STATE_ABSENT, STATE_FREE, STATE_READY, STATE_HELD, STATE_FINISHED, STATE_FAILED, STATE_DEAD, STATE_COUNT };
@@ -63,12 +64,16 @@ struct model_kind {
 #define MODEL_WHOLE_TABLE(table) ((table) * MODEL_TABLE_SIZE + MODEL_TABLE_SIZE - 1)
 #define MODEL_RESOURCES (MODEL_TABLES * MODEL_TABLE_SIZE)
 
+/* A command over many items is a head, whose subject is a worker and which is answered, and behind it a member for each item. */
+enum model_role { ROLE_ALONE, ROLE_HEAD, ROLE_MEMBER };
+
 /* One command as it reaches the rules. Absent numbers are MODEL_NONE. */
 struct model_message {
     int kind;
     enum model_command command;
-    int subject; /* the lease; for a claim the worker */
-    int64_t id;  /* which CloudEvents source and id */
+    enum model_role role;
+    int subject; /* the lease; for a claim and a head the worker */
+    int64_t id;  /* which CloudEvents source and id; a member's is its head's */
     int digest;  /* which body came under that id */
     bool malformed;
     int holder;

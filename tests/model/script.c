@@ -230,6 +230,25 @@ static int *copy_of(const int *from, int count) {
     return copy;
 }
 
+/* A head over many items: its members come behind it. */
+static bool is_for_many(struct generator *g, enum model_command command) {
+    return (command == COMMAND_RENEW || command == COMMAND_FINISH || command == COMMAND_FAIL || command == COMMAND_RELEASE) && chance(g, 10);
+}
+
+static void fill_head(struct generator *g, struct model_message *message) {
+    message->role = ROLE_HEAD;
+    message->subject = message->holder = below(g, g->workers);
+    if (message->command == COMMAND_RENEW) message->ttl_ms = any_ttl_ms(g, &g->kinds[message->kind]);
+}
+
+static void any_member(struct generator *g, const struct model *model, struct command *command, const struct model_message *head) {
+    *command = (struct command){.message = *head};
+    command->message.role = ROLE_MEMBER;
+    command->message.holder = MODEL_NONE;
+    fill(g, model, command);
+    command->message.ttl_ms = head->ttl_ms;
+}
+
 static bool repeat(struct generator *g, struct command *command) {
     if (g->recent_count == 0 || !chance(g, 5)) return false;
     size_t among = g->recent_count < RECENT ? g->recent_count : RECENT;
@@ -248,7 +267,8 @@ static void any_message(struct generator *g, const struct model *model, struct c
         .kind = kind, .id = g->next_message++, .ttl_ms = MODEL_NONE, .amount = MODEL_NONE, .refresh = MODEL_NONE,
         .wait_ms = MODEL_NONE, .holder = MODEL_NONE, .fence = MODEL_NONE, .claim = MODEL_NONE}};
     command->message.command = any_command(g, g->kinds[kind].mode);
-    fill(g, model, command);
+    if (is_for_many(g, command->message.command)) fill_head(g, &command->message);
+    else fill(g, model, command);
     any_fault(g, command);
     g->recent[g->recent_count++ % RECENT] = *command;
 }
@@ -310,14 +330,18 @@ struct step *generator_step(struct generator *g, const struct model *model, stru
     if ((int64_t)step->count > g->messages - g->next_message) step->count = (size_t)(g->messages - g->next_message);
     step->commands = calloc(step->count + 1, sizeof *step->commands);
     if (!step->commands) abort();
-    for (size_t i = 0; i < step->count; i++)
-        any_message(g, model, &step->commands[i], g->only_kind == MODEL_NONE ? below(g, g->kind_count) : g->only_kind);
+    for (size_t i = 0; i < step->count;) {
+        const struct model_message *head = &step->commands[i].message;
+        any_message(g, model, &step->commands[i++], g->only_kind == MODEL_NONE ? below(g, g->kind_count) : g->only_kind);
+        size_t members = head->role == ROLE_HEAD ? (size_t)any_size(g, 60) : 0;
+        for (; members > 0 && i < step->count; members--) any_member(g, model, &step->commands[i++], head);
+    }
     return step;
 }
 
 void script_resolve(const struct command *command, const struct model *model, struct model_message *ret) {
     *ret = command->message;
-    if (ret->command == COMMAND_START || ret->command == COMMAND_REQUEST || ret->command == COMMAND_CLAIM) return;
+    if (ret->command == COMMAND_START || ret->command == COMMAND_REQUEST || ret->command == COMMAND_CLAIM || ret->role == ROLE_HEAD) return;
     int64_t fence = model_grant_nth(model, ret->kind, ret->subject, command->grant_nth);
     bool is_foreign = fence == MODEL_NONE;
     ret->fence = (is_foreign ? SCRIPT_FOREIGN_FENCE : fence) + command->fence_error;
