@@ -102,7 +102,7 @@ DECLARE
   o_outcome text[]; o_event int[]; o_fence bigint[]; o_claim uuid[]; o_until timestamptz[];
 
   i int; s int; t int; k int; cond int; cmd int; fits boolean; lo int; hi int;
-  is_member boolean; is_open boolean; heads int[] := '{}'; v_free text[];
+  is_member boolean; is_open boolean; heads int[] := '{}'; last_members int[] := '{}'; v_free text[];
   f bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
   targets text[]; asked int; stamped int; inserted int; mine int;
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
@@ -301,7 +301,7 @@ BEGIN
     ELSIF c_first[i] < i THEN
       v_outcome := CASE WHEN p_digest[c_first[i]] = p_digest[i] THEN 'duplicate' ELSE 'malformed' END;
     ELSIF p_member[i] IS FALSE THEN
-      v_outcome := 'answered'; is_open := true; heads := heads || i;
+      v_outcome := 'answered'; is_open := true; heads := heads || i; last_members := last_members || i;
     ELSIF cmd = 9 THEN
       -- What it gets is known after the matching; its answer stands here, in the order of the messages.
       nq := nq + 1; q_cmd[nq] := i;
@@ -505,7 +505,7 @@ BEGIN
     END IF;
 
     IF is_member THEN
-      o_outcome[i] := v_outcome;
+      o_outcome[i] := v_outcome; last_members[cardinality(heads)] := i;
       IF NOT v_changes THEN
         o_fence[i] := p_fence[i]; o_claim[i] := p_claim_id[i];
         IF v_outcome = 'renewed' THEN o_until[i] := s_until[s]; END IF;
@@ -547,11 +547,11 @@ BEGIN
   END LOOP;
 
   -- What became of each item of a command over many.
-  FOREACH i IN ARRAY heads LOOP
-    e_payload[o_event[i]] := (SELECT json_agg(json_strip_nulls(json_build_object('lease', p_subject[u], 'outcome', o_outcome[u], 'fence', o_fence[u], 'claim_id', o_claim[u],
+  FOR t IN 1 .. cardinality(heads) LOOP
+    e_payload[o_event[heads[t]]] := (SELECT json_agg(json_strip_nulls(json_build_object('lease', p_subject[u], 'outcome', o_outcome[u], 'fence', o_fence[u], 'claim_id', o_claim[u],
              'until', to_char(o_until[u] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
              'remaining_ms', floor(extract(epoch FROM o_until[u] - v_at) * 1000)::bigint)) ORDER BY u)::text
-      FROM generate_series(i + 1, coalesce((SELECT min(w.ord) FROM unnest(p_member) WITH ORDINALITY w (member, ord) WHERE w.ord > i AND w.member IS NOT TRUE), n + 1) - 1) AS u);
+      FROM generate_series(heads[t] + 1, last_members[t]) AS u);
   END LOOP;
 
   -- Write each lease once.
