@@ -372,7 +372,8 @@ const struct cli_command command_send = {
         "\n"
         "A holder's commands (renew, advance, finish, fail, release, cover, begin) carry holder, fence, claim_id and token of\n"
         "the grant: --grant takes them from a file (the last grant in it), and SUBJECT may then be left out. With --wait the exit\n"
-        "code says whether it was done (0) or refused (1). Words on a command line can be seen by others on the machine, so give\n"
+        "code says whether it was done (0) or refused (1); one over many items (items:=JSON, SUBJECT is the holder) is answered\n"
+        "(0), and its answer says what became of each (-o json). Words on a command line can be seen by others on the machine, so give\n"
         "a token with --grant.\n",
     .examples =
         "$ leasectl send settlement.start 2026-10 holder=run-a ttl_ms=2000 resources:='[\"contract/a1\"]' --wait --grant-to g.json\n"

@@ -75,7 +75,17 @@ def test_renewals_go_to_their_own_topic_and_other_kinds_to_theirs(send, sent):
     send("cleanup.claim", "worker-1", "credit_total=1", "refresh=1", "wait_ms=500").check(YES)
     assert json.loads(sent("lease.renewals")[0].raw)["type"] == "cleanup.renew"
     assert json.loads(sent("cleanup.events")[0].raw)["data"] == {"credit_total": 1, "refresh": 1, "wait_ms": 500}
-    assert "--apply" in send("delivery.start", "x").check(CONFIGURATION).err
+    send("file-write.start", "upload/7", "holder=w", 'resources:=["file/7"]').check(YES)
+    assert json.loads(sent("file-write.events")[0].raw)["data"] == {"holder": "w", "resources": ["file/7"]}
+    assert "--apply" in send("invoice-run.start", "x").check(CONFIGURATION).err
+
+
+def test_items_are_data_as_any_other(send, sent):
+    item = {"lease": "file-1", **{name: GRANT[name] for name in ("fence", "claim_id", "token")}}
+    send("cleanup.release", "worker-1", "holder=worker-1", f"items:={json.dumps([item])}").check(YES)
+    [record] = sent("cleanup.events")
+    assert record.key == b"worker-1"
+    assert json.loads(record.raw)["data"] == {"holder": "worker-1", "items": [item]}
 
 
 def test_texts_stay_texts_and_later_words_win_over_data(send, sent):
@@ -170,7 +180,8 @@ def result_of(origin, event, outcome, **more):
     return ("lease.results", event["subject"], value, [])
 
 
-POSITIVE = ["waiting", "parked", "empty", "granted", "covered", "renewed", "advanced", "finished", "failed", "released", "requested"]
+POSITIVE = ["waiting", "parked", "empty", "granted", "covered", "renewed", "advanced", "finished", "failed", "released", "requested",
+            "answered"]
 REFUSALS = ["malformed", "duplicate", "unknown", "final", "stale", "lapsed", "held", "busy", "incomplete", "out_of_step"]
 
 
@@ -185,6 +196,18 @@ def test_the_exit_code_says_whether_it_was_done(place, send, coordinator):
     for outcome in outcomes:
         done = send("settlement.start", outcome, "--wait=15", "-o", "json").check(YES if outcome in POSITIVE else NO)
         assert (done.json["outcome"], done.json["fence"]) == (outcome, 17)
+
+
+def test_what_became_of_one_of_many_items_is_not_the_answer(send, coordinator):
+    """It names the command too, and may come first: another partition."""
+    def answer(origin, event):
+        of_item, answered = result_of(origin, event, "finished"), result_of(origin, event, "answered", items=[])
+        of_item[2]["lease"] = "file-1"
+        return [("lease.results", "file-1", *of_item[2:]), answered]
+
+    coordinator(answer, topic="cleanup.events")
+    done = send("cleanup.finish", "worker-1", "holder=worker-1", "items:=[]", "--wait=15", "-o", "json").check(YES)
+    assert (done.json["outcome"], done.json["lease"]) == ("answered", "worker-1")
 
 
 def test_the_answer_is_a_line_for_people(send, coordinator):
