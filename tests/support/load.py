@@ -30,7 +30,7 @@ class Load:
         self.sent = 0
         self.covering = collections.deque(maxlen=200)               # runs started with `more`
         self.actions = [(self.start, 16), (self.run_step, 30), (self.request, 16), (self.claim, 6), (self.item_step, 30),
-                        (self.cover_or_begin, 4), (self.late_step, 5), (self.forged_step, 4), (self.send_again, 4),
+                        (self.many_step, 4), (self.cover_or_begin, 4), (self.late_step, 5), (self.forged_step, 4), (self.send_again, 4),
                         (self.reuse_id, 1), (self.send_malformed, 3), (self.send_junk, 2)]
 
     # --- the loop ---
@@ -149,6 +149,32 @@ class Load:
     def item_step(self):
         grant = self._newest_of("cleanup")
         self._step(grant) if grant else self.request()
+
+    def many_step(self):
+        """One command of a worker over what it holds, or held; now and then something in it is not right."""
+        one = self._newest_of("cleanup")
+        if one is None:
+            return self.request()
+        holder = one["holder"]
+        command = self.random.choices(("renew", "finish", "fail", "release"), (5, 3, 1, 1))[0]
+        held = {grant["lease"]: grant for grant in (self.newest[lease] for lease in list(self.newest)[-400:])
+                if (grant["kind"], grant["holder"]) == ("cleanup", holder)}
+        if self.older and self.random.random() < 0.2:
+            late = self.random.choice(self.older)
+            held.setdefault(late["lease"], late)
+        items = []
+        for grant in self.random.sample(list(held.values()), self.random.randint(1, min(len(held), 40))):
+            item = {name: grant[name] for name in ("lease", "fence", "claim_id", "token")}
+            if self.random.random() < 0.05:
+                item.update(self.random.choice(({"token": "0" * 64}, {"fence": item["fence"] + 1}, {"lease": f"no-{self.sent}"})))
+            if command == "fail":
+                item.update(reason="disk on fire", retry=self.random.random() < 0.7)
+            if command == "finish" and self.random.random() < 0.5:
+                item["result"] = {"rows": self.random.randrange(1000)}
+            items.append(item)
+        if self.random.random() < 0.03:
+            items[-1]["colour"] = "red"
+        return self._command("cleanup", command, holder, {"holder": holder, "items": items})
 
     def cover_or_begin(self):
         grant = self.newest.get(("settlement", self.random.choice(self.covering))) if self.covering else None
