@@ -48,9 +48,7 @@ static bool query(struct file_store *store, const char *name, const char *sql, c
 bool file_store_check(struct file_store *store, struct error *error) {
     struct db_result *rows = NULL;
     if (!query(store, NULL,
-               "SELECT to_regprocedure('fileserver.settle_cleanup(text, bigint, uuid, boolean)') IS NOT NULL"
-               " AND to_regprocedure('lease_gate.admit(text, bigint, uuid, text)') IS NOT NULL",
-               NULL, &rows, error))
+               "SELECT to_regprocedure('fileserver.settle_cleanup(text, bigint, uuid, boolean)') IS NOT NULL", NULL, &rows, error))
         return false;
     bool is_there = db_bool(rows, 0, 0);
     db_result_free(rows);
