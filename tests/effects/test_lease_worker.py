@@ -1,0 +1,211 @@
+# ctest: LABEL worker TIMEOUT 300
+"""The reference worker in a real system: many cleanups by workers that are killed and that sleep through their leases, a kill at each
+named point, deliveries to a receiver behind a gate, and a stop in order. The books are checked on topics, tables and disk."""
+import json
+import os
+import random
+import subprocess
+
+import pytest
+
+import books_files
+from fileserver import FileServer
+from inbox import Inbox
+from topics import read_topic
+from waiting import eventually
+from workers import LeaseWorker
+
+TTL_MS = 1500
+POINTS = ("worker.granted", "effect.begun", "effect.renamed", "effect.settled", "effect.unlinked", "worker.done")
+ENDED = "SELECT count(*) FROM lease.leases WHERE kind = %s AND state IN ('finished', 'failed', 'dead')"
+
+
+@pytest.fixture(name="live")
+def fixture_live(place):
+    """With a coordinator."""
+    place.coordinator().start()
+    return place
+
+
+@pytest.fixture(name="files")
+def fixture_files(postgres, folder):
+    database = postgres.create_database("files")
+    yield FileServer(database, folder / "root").load()
+    database.drop()
+
+
+@pytest.fixture(name="new_worker")
+def fixture_new_worker(live):
+    workers = []
+
+    def make(*arguments, **settings):
+        workers.append(LeaseWorker(live, f"w{len(workers) + 1}", *arguments, **dict({"ttl_ms": TTL_MS}, **settings)))
+        return workers[-1]
+
+    yield make
+    for worker in workers:
+        worker.kill()
+
+
+def request(place, kind, items):
+    events = place.events()
+    for item, payload in items:
+        events.send(kind, "request", item, {} if payload is None else {"payload": payload})
+    events.flush()
+
+
+def all_ended(place, kind, count, limit=90):
+    eventually(lambda: place.database.value(ENDED, (kind,)) == count, limit, f"{count} items of {kind} have ended", every=0.1)
+
+
+def balance(place, files):
+    place.wait_idle()
+    return books_files.balance(books_files.collect(place.kafka.brokers, place.prefix, files))
+
+
+def test_lease_worker__removes_what_was_requested_whoever_dies_or_sleeps(live, files, new_worker):
+    chance = random.Random(17)
+    for account in range(5):
+        files.open_account(f"a{account}")
+    files.add_many([(f"f{n}", f"a{n % 5}", chance.randrange(1, 10 ** 6)) for n in range(250)])
+    for n in (3, 77, 142):
+        os.unlink(f"{files.root}/a{n % 5}/f{n}.v0")
+    dying = new_worker("cleanup", files).start(crash="effect.renamed:20")
+    sleeping = new_worker("cleanup", files).start(crash="effect.renamed:30:stop")
+    request(live, "cleanup", [(f"f{n}", None) for n in range(200)])
+    dying.died_at("effect.renamed")
+    sleeping.stopped_at("effect.renamed")
+    successor = new_worker("cleanup", files).start()
+    all_ended(live, "cleanup", 200)
+    before = files.everything()
+    sleeping.resume()
+    assert sleeping.stop() and successor.stop()
+    assert 'event="lease lost"' in sleeping.log()
+    assert files.everything() == before, "who slept changed something"
+    found = balance(live, files)
+    print(found)
+    assert found["final"] == {"finished": 200} and found["missing"] == 3 and found["on_disk"] == 50
+    assert found["begun"] > 200, "nobody was replaced"
+
+
+def test_lease_worker__killed_at_each_point_is_completed_by_another(live, files, new_worker):
+    files.open_account("a1")
+    files.add_many([(f"f{n}", "a1", 1000 + n) for n in range(len(POINTS))])
+    for n, point in enumerate(POINTS):
+        dying = new_worker("cleanup", files).start(crash=f"{point}:1")
+        request(live, "cleanup", [(f"f{n}", None)])
+        dying.died_at(point)
+        successor = new_worker("cleanup", files).start()
+        all_ended(live, "cleanup", n + 1)
+        assert successor.stop()
+    found = balance(live, files)
+    assert found["final"] == {"finished": len(POINTS)} and found["on_disk"] == 0
+    assert files.used("a1") == 0
+
+
+def test_lease_worker__what_can_never_be_done_is_dead_at_once(live, files, new_worker):
+    files.open_account("a1")
+    name = files.add("f1", "a1", 10)
+    os.unlink(f"{files.root}/{name}")
+    os.symlink("/etc/passwd", f"{files.root}/{name}")
+    worker = new_worker("cleanup", files).start()
+    request(live, "cleanup", [("f1", None), ("unheard-of", None)])
+    all_ended(live, "cleanup", 2)
+    assert worker.stop()
+    live.wait_idle()
+    said = {record.value["lease"]: (record.value["state"], record.value["reason"], record.value.get("attempt"))
+            for record in read_topic(live.kafka.brokers, live.prefix, "lease.results", drop_repeats=True)
+            if record.outcome == "failed"}
+    assert said == {"f1": ("dead", "a file is a symbolic link", 1), "unheard-of": ("dead", "the file server has no such file", 1)}
+    assert files.used("a1") == 10
+
+
+def test_lease_worker__delivers_each_message_once_and_leaves_final_states_alone(live, postgres, new_worker):
+    database = postgres.create_database("inbox")
+    count = 40
+    with Inbox(database) as inbox:
+        inbox.answers.extend([(503, {"Retry-After": "1"}), (500, {}), (400, {})])
+        # One dies when a message is delivered and nobody knows; one sleeps before it sends.
+        dying = new_worker("delivery", delivery_url=inbox.url).start(crash="worker.delivered:5")
+        sleeping = new_worker("delivery", delivery_url=inbox.url).start(crash="worker.sending:7:stop")
+        request(live, "delivery", [(f"m{n}", {"n": n}) for n in range(count)])
+        dying.died_at("worker.delivered")
+        sleeping.stopped_at("worker.sending")
+        successor = new_worker("delivery", delivery_url=inbox.url).start()
+        all_ended(live, "delivery", count)
+        for key in inbox.messages():
+            inbox.handle(key)
+        before = inbox.messages()
+        sleeping.resume()
+        assert sleeping.stop() and successor.stop()
+        assert inbox.messages() == before
+        refused = [request.key for request in inbox.requests if request.answer == 400]
+        assert len(refused) == 1 and before.keys() | set(refused) == {f"delivery/m{n}" for n in range(count)}
+        assert all(json.loads(body) == {"n": int(key[len("delivery/m"):])} for key, (_, _, body) in before.items())
+        assert any(request.answer == 200 for request in inbox.requests), "nothing came twice"
+        live.wait_idle()
+        final = [record.value["lease"] for record in read_topic(live.kafka.brokers, live.prefix, "lease.results", drop_repeats=True)
+                 if record.value.get("kind") == "delivery" and record.outcome in ("finished", "failed", "dead")
+                 and record.value.get("state") in books_files.FINAL_STATES]
+        assert sorted(final) == sorted(f"m{n}" for n in range(count))
+    database.drop()
+
+
+def test_lease_worker__a_stop_finishes_what_is_in_hand(live, files, new_worker, folder):
+    files.open_account("a1")
+    files.add_many([(f"f{n}", "a1", 10) for n in range(40)])
+    worker = new_worker("cleanup", files, concurrency=2).start()
+    request(live, "cleanup", [(f"f{n}", None) for n in range(40)])
+    eventually(lambda: live.database.value(ENDED, ("cleanup",)) > 0, 30, "the first item has ended")
+    assert worker.stop()
+    live.wait_idle()
+    assert live.database.value("SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND state = 'held'") == 0
+    assert live.database.value("SELECT count(*) FROM lease.timeline WHERE event = 'lapsed'") == 0
+    assert not [name for name in files.on_disk() if ".~" in name], "half done"
+
+
+def test_lease_worker__waits_out_a_database_that_is_away(live, files, new_worker):
+    files.open_account("a1")
+    files.add_many([(f"f{n}", "a1", 10) for n in range(20)])
+    worker = new_worker("cleanup", files).start()
+    rename = 'ALTER DATABASE "{}" CONNECTION LIMIT {}'
+    login = files.database.login("fileserver_user")
+    worker.stop()
+    worker.child.env["LEASE_FILE_DATABASE"] = login
+    worker.start()
+    live.postgres.query(rename.format(files.database.name, 0))
+    live.postgres.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (files.database.name,))
+    request(live, "cleanup", [(f"f{n}", None) for n in range(20)])
+    eventually(lambda: "SQLSTATE" in worker.log() or "connect" in worker.log() or live.database.value(
+        "SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND state = 'held'") > 0, 30, "items wait for the database")
+    live.postgres.query(rename.format(files.database.name, -1))
+    all_ended(live, "cleanup", 20)
+    assert worker.stop()
+    assert balance(live, files)["final"] == {"finished": 20}
+
+
+@pytest.mark.parametrize("settings, status, word", (
+    ({"file_root": "/nowhere"}, 78, "/nowhere"), ({"file_root": None}, 78, "file_root"), ({"credit": 1}, 78, "credit"),
+    ({"kind": "delivery"}, 78, "delivery_url"), ({"kind": "delivery", "delivery_url": "file:///"}, 78, "delivery_url"),
+    ({"kind": "settlement"}, 78, "kind"), ({"ttl_ms": 1}, 78, "ttl_ms"), ({"unheard_of": 1}, 78, "LEASE_UNHEARD_OF")))
+def test_lease_worker__says_what_is_wrong_with_its_configuration(bare_place, files, settings, status, word):
+    values = {"kind": "cleanup", "brokers": bare_place.kafka.brokers, "file_root": files.root, "file_database": files.database.conninfo}
+    values.update(settings)
+    environment = {f"LEASE_{key.upper()}": str(value) for key, value in values.items() if value is not None}
+    done = subprocess.run([bare_place.program("lease-worker")], env=environment, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert (done.returncode, word in done.stderr) == (status, True), done.stderr
+
+
+def test_lease_worker__a_wrong_flag_is_a_matter_of_usage(build):
+    done = subprocess.run([f"{build}/worker/daemon/lease-worker", "--tll-ms", "5"], stderr=subprocess.PIPE, text=True, timeout=30)
+    assert done.returncode == 64 and "--ttl-ms" in done.stderr
+
+
+def test_lease_worker__help_teaches_and_the_configuration_shows_no_secret(build, files):
+    program = f"{build}/worker/daemon/lease-worker"
+    said = subprocess.run([program, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    for word in ("--kind cleanup", "--kind delivery", "--file-root", "--delivery-url", "Idempotency-Key", "SIGTERM", "69"):
+        assert word in said
+    environment = {"LEASE_KIND": "cleanup", "LEASE_BROKERS": "x", "LEASE_FILE_ROOT": "/", "LEASE_FILE_DATABASE": "password=geheim"}
+    shown = subprocess.run([program, "--show-config"], env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "geheim" not in shown and "file_database = (secret)" in shown
