@@ -10,15 +10,17 @@ from waiting import eventually
 
 
 class Probe:
-    """One process. `events` is everything it said, in order; each has `what` and `at` (its monotonic clock, in seconds)."""
+    """One process. `events` is everything it said, in order; each has `what` and `at` (its monotonic clock, in seconds).
+    `link`: the BrokerLink through which it reaches the broker."""
 
-    def __init__(self, place, log, side, kind, brokers=None, **settings):
+    def __init__(self, place, log, side, kind, link=None, **settings):
         self.events = []
         self.log = log
-        environment = dict(os.environ, LEASE_BROKERS=brokers or place.kafka.brokers, LEASE_TOPIC_PREFIX=place.prefix)
+        environment = dict(os.environ, LEASE_BROKERS=place.kafka.brokers, LEASE_TOPIC_PREFIX=place.prefix)
         words = [f"{name}={value}" for name, value in settings.items()]
         with open(log, "ab") as errors:
-            self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", place.program("worker_probe"), side, kind, *words],
+            self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *(link.prefix if link else []),
+                                             place.program("worker_probe"), side, kind, *words],
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment,
                                             start_new_session=True, text=True)
         self._lines = queue.SimpleQueue()

@@ -3,8 +3,9 @@
  * everything that happens; LEASE_BROKERS and LEASE_TOPIC_PREFIX say where.
  *
  *   worker_probe pool KIND key=value…     concurrency, credit, ttl_ms, wait_ms, margin_ms, answer_ms, name
- *       payload: {"mode": "slow", "ms": 300}; modes: quick, slow (reports progress), stuck (reports none), fail, poison (fails
- *       for good), release (the first time), silent (no verdict), result
+ *       payload: {"mode": "slow", "ms": 300}; modes: quick, slow (reports progress; fails if it is lost), stubborn (says
+ *       finish even then), stuck (reports none the first time), fail (the first time), poison (fails for good), release (the first
+ *       time), silent (no verdict), result
  *       input: "stop MS", "stats", "end"
  *   worker_probe run KIND key=value…      ttl_ms, margin_ms, name
  *       input: "start LEASE WAIT_MS [RESOURCE…]", "manual LEASE WAIT_MS", "later LEASE RESOURCE…" (answer by callback), "renew MS",
@@ -14,12 +15,14 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool has_released;
 
 static double now_s(void) {
     struct timespec now;
@@ -88,15 +91,16 @@ static bool is_mode(const struct lease_grant *grant, const char *mode) {
 }
 
 /* Effects, one every 10 ms, each only while the lease is ours. */
-static void work_slowly(struct lease_item *item, long ms) {
+static bool work_slowly(struct lease_item *item, long ms) {
     const struct lease_grant *grant = lease_item_grant(item);
     for (double end = now_s() + (double)ms / 1000; now_s() < end; pause_ms(10)) {
         if (!lease_item_progress(item)) {
             say_item("stopped working", grant, "");
-            return;
+            return false;
         }
         say_item("effect", grant, "");
     }
+    return true;
 }
 
 /* One long wait for something, and a look at the lease only then. */
@@ -110,7 +114,11 @@ static void work(void *context, struct lease_item *item) {
     const struct lease_grant *grant = lease_item_grant(item);
     (void)context;
     say_item("begin", grant, "");
-    if (is_mode(grant, "slow"))
+    if (is_mode(grant, "slow") && !work_slowly(item, of_payload(grant, "ms", 100))) {
+        lease_item_fail(item, "stopped in the middle", true, -1);
+        return;
+    }
+    if (is_mode(grant, "stubborn"))
         work_slowly(item, of_payload(grant, "ms", 100));
     if (is_mode(grant, "stuck") && grant->attempt == 1)
         be_stuck(item, of_payload(grant, "ms", 100));
@@ -120,7 +128,7 @@ static void work(void *context, struct lease_item *item) {
         lease_item_fail(item, "the disk\nis full", true, 0);
     else if (is_mode(grant, "poison"))
         lease_item_fail(item, "never", false, -1);
-    else if (is_mode(grant, "release") && !is_mode(grant, "released") && of_payload(grant, "returned", 0) == 0)
+    else if (is_mode(grant, "release") && !atomic_exchange(&has_released, true))
         lease_item_release(item);
     else if (is_mode(grant, "result"))
         lease_item_finish(item, "{\"rows\": 12, \"names\": [\"a\", \"b\"]}");

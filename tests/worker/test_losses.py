@@ -1,0 +1,106 @@
+# ctest: LABEL worker TIMEOUT 300
+"""Leases that are lost, and what else goes wrong around a worker: stuck work, a stopped process, a broker or a coordinator that is
+away."""
+import time
+
+import pytest
+
+from waiting import eventually
+
+
+@pytest.fixture
+def stage(place, probes):
+    place.coordinator().start()
+    return Stage(place, probes)
+
+
+class Stage:
+    def __init__(self, place, probes):
+        self.place = place
+        self.probes = probes
+        self.events = place.events()
+
+    def request(self, lease, mode, **more):
+        self.events.send("cleanup", "request", lease, {"payload": dict({"mode": mode}, **more)})
+        self.events.flush()
+
+    def state(self, lease):
+        return self.place.database.value(f"SELECT state FROM lease.leases WHERE lease = '{lease}'")
+
+
+def test_loss__stuck_work_loses_its_lease_and_another_one_gets_it(stage):
+    first = stage.probes.pool(name="first", ttl_ms=900, concurrency=1, credit=1)   # it asks for no other one meanwhile
+    stage.request("file-1", "stuck", ms=6000)
+    begun = first.wait_for("begin")
+    second = stage.probes.pool(name="second", ttl_ms=900)
+    lost = first.wait_for("lost", 5)
+    taken = second.wait_for("begin", 10, lease="file-1")
+    assert taken["fence"] > begun["fence"] and taken["attempt"] == 2
+    assert lost["at"] < taken["at"]                                       # told before anybody else had it
+    assert not lost["mine"]
+    first.wait_for("stopped working", 10)
+    second.wait_for("settled", lease="file-1", outcome="finished")
+    late = first.wait_for("settled", lease="file-1")                        # done work is reported, and refused
+    assert late["outcome"] in ("stale", "final")
+    assert len(first.find("lost")) == 1 and first.stats()["stale"] == 1
+    assert stage.state("file-1") == "finished"
+
+
+def test_loss__a_stopped_process_is_told_before_its_next_effect_and_its_finish_is_stale(stage):
+    first = stage.probes.pool(name="first", ttl_ms=1000, concurrency=1, credit=1)
+    stage.request("file-1", "stubborn", ms=20000)
+    first.wait_for("effect", count=5)
+    first.freeze()
+    frozen_at = time.monotonic()
+    second = stage.probes.pool(name="second", ttl_ms=1000)
+    taken = second.wait_for("begin", 10, lease="file-1")
+    eventually(lambda: time.monotonic() > frozen_at + 3, 10, "three leases have passed")
+    effects = len(first.find("effect"))
+    first.thaw()
+    thawed_at = time.monotonic()
+    first.wait_for("stopped working")
+    first.wait_for("lost")
+    late = first.wait_for("settled", lease="file-1")
+    assert late["outcome"] == "stale"                                     # the second one has it, and works
+    # An effect that it was in the middle of may end; none begins after it woke up.
+    assert [event for event in first.find("effect")[effects:] if event["at"] > thawed_at + 0.005] == []
+    assert len(first.find("lost")) == 1 and not first.find("lost")[0]["mine"]
+    assert second.find("effect") and not second.find("lost")
+    assert taken["fence"] > first.find("begin")[0]["fence"]
+
+
+def test_loss__done_work_counts_if_nobody_came(stage):
+    probe = stage.probes.pool(ttl_ms=1000, concurrency=1, credit=1)
+    stage.request("file-1", "stuck", ms=1200)       # it sees that it is late, and says finish nevertheless
+    probe.wait_for("lost", 5)
+    outcome = probe.wait_for("settled", lease="file-1")["outcome"]
+    # The backoff of the kind keeps the item from being granted so soon.
+    assert outcome == "finished" and stage.state("file-1") == "finished"
+
+
+def test_loss__a_coordinator_that_starts_anew_costs_nothing(stage):
+    probe = stage.probes.pool(concurrency=4, credit=8, ttl_ms=8000)
+    for number in range(60):
+        stage.request(f"file-{number}", "slow", ms=50)
+    probe.wait_for("settled", count=10)
+    coordinator = stage.place.coordinators[0]
+    coordinator.kill()
+    coordinator.start()
+    probe.wait_for("settled", count=60, limit=60)
+    assert len(probe.find("settled", outcome="finished")) == 60
+    assert len(probe.find("begin")) == 60 and not probe.find("lost")
+
+
+def test_loss__an_outage_longer_than_the_ttl_ends_leases_and_then_work_goes_on(stage):
+    probe = stage.probes.pool(concurrency=2, credit=2, ttl_ms=1000)
+    stage.request("file-1", "slow", ms=60000)
+    probe.wait_for("effect")
+    coordinator = stage.place.coordinators[0]
+    coordinator.kill()
+    probe.wait_for("stopped working", 10)
+    probe.wait_for("lost")
+    coordinator.start()
+    assert probe.wait_for("settled", attempt=1)["outcome"] == "none"         # its fail would say nothing new
+    again = probe.wait_for("begin", 30, count=2, lease="file-1")             # granted again, also to ourselves
+    assert again["attempt"] == 2
+    assert len(probe.find("lost", attempt=1)) == 1
