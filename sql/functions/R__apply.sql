@@ -103,7 +103,7 @@ DECLARE
 
   i int; s int; t int; k int; cond int; cmd int; fits boolean; lo int; hi int;
   is_member boolean; is_open boolean; heads int[] := '{}'; last_members int[] := '{}'; v_free text[];
-  f bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
+  f bigint; v_drawn bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
   targets text[]; asked int; stamped int; inserted int; mine int;
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
   v_changes boolean; v_grant boolean; v_event text; v_payload text; v_cut timestamptz;
@@ -526,7 +526,12 @@ BEGIN
         e_until[ne] := s_until[s]; e_floor[ne] := s_fence[s];
         o_until[i] := s_until[s];
       ELSE
-        e_until[ne] := NULL; e_floor[ne] := s_fence[s] + 1;
+        e_until[ne] := NULL;
+        IF s_fence[s] IS NULL THEN
+          -- New, or purged and forgotten here; downstream an old floor may still stand, which compaction drops with this record.
+          v_drawn := coalesce(v_drawn, (SELECT q.last_value FROM lease.fence q));
+        END IF;
+        e_floor[ne] := coalesce(s_fence[s], v_drawn) + 1;
         IF cmd IN (6, 7) THEN
           e_claim[ne] := p_claim_id[i]; s_holder[s] := NULL;
         END IF;

@@ -244,6 +244,17 @@ def test_the_backoff_doubles_up_to_its_maximum_and_the_last_attempt_is_the_last(
     assert waits == [1, 2, 3, "dead"]
 
 
+def test_an_item_that_is_requested_anew_after_it_was_purged_keeps_its_old_holder_out(lane):
+    """lease.state then has a new record for it, and no other: without a floor, whoever starts a gate from there would let the old fence in."""
+    grant = lane.claim_one("i1", at=0)
+    lane.decide(grant.says("finish"), at=1)
+    lane.query("DELETE FROM lease.lease WHERE lease = 'i1'")         # as housekeeping does after keep_final
+    lane.commit()
+    lane.decide(request("i1"), at=2)
+    row = lane.journal(subject="i1")[-1]
+    assert (row["event"], row["changes_lease"]) == ("requested", True) and row["min_fence"] > grant.fence
+
+
 def test_a_lapse_publishes_a_fence_floor(lane):
     grant = lane.grant_of(start("s1", ttl=1000), at=0)
     assert lane.reap(at=1) == (1, 0)
