@@ -21,6 +21,7 @@ from kafka import GivenKafka          # noqa: E402
 from place import Place               # noqa: E402
 from postgres import GivenPostgres    # noqa: E402
 from waiting import eventually        # noqa: E402
+from workers import workers           # noqa: E402
 
 # name, aim, which way is better, what is measured
 ROWS = [
@@ -33,6 +34,8 @@ ROWS = [
     ("start_vs_update", 1.5, "lower", "starting a run over 10,000 contracts against a plain UPDATE of the same rows"),
     ("hot_key_events_per_s", None, "higher", "events of one single lease through the full path"),
     ("rss_mb", 64, "lower", "the coordinator's largest resident memory under full load"),
+    ("items_vs_peer", 1.5, "higher", "pool items that ask for nothing, against the faster of two job libraries"),
+    ("item_latency_p50_ms", 6, "lower", "an item's request sent → its handler begun, on an idle system"),
 ]
 
 
@@ -49,6 +52,7 @@ class Sizes:
         self.many = 5000 if smoke else 1_000_000
         self.covered = 20_000 if smoke else 1_000_000
         self.covered_rounds = 10 if smoke else 200
+        self.items = 2000 if smoke else 100_000
 
 
 def figures(line):
@@ -198,7 +202,7 @@ def hot(bench):
     yield "hot_key_events_per_s", rate, f"{bench.sizes.hot:,} renewals of one lease"
 
 
-PARTS = {"throughput": throughput, "latency": latency, "size": size, "covered": covered, "hot": hot}
+PARTS = {"throughput": throughput, "latency": latency, "size": size, "covered": covered, "hot": hot, "workers": workers}
 
 
 def show(found):
@@ -216,13 +220,13 @@ def main():
     parser = argparse.ArgumentParser(prog="./dev bench --", description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the rows to this file")
     parser.add_argument("--smoke", action="store_true", help="just enough to see that everything works; the figures mean nothing")
-    parser.add_argument("--only", nargs="+", choices=sorted(PARTS), default=list(PARTS), help="these parts only")
+    parser.add_argument("--only", nargs="+", choices=sorted(PARTS), help="these parts only (without it: all but workers, which fetches other libraries)")
     options = parser.parse_args()
     found = {}
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
         os.chmod(folder, 0o711)
         bench = Bench(folder, Sizes(options.smoke))
-        for part in options.only:
+        for part in options.only or [part for part in PARTS if part != "workers"]:
             bench.tell(f"{part} ...")
             for name, value, behind in PARTS[part](bench):
                 found[name] = (value, behind)
