@@ -92,7 +92,8 @@ CREATE TABLE IF NOT EXISTS fileserver.physical_name (
 );
 CREATE INDEX IF NOT EXISTS physical_name_file ON fileserver.physical_name (file);
 
--- What happened, in order for each file. A row is written in the transaction of what it tells, under the gate's lock.
+-- What happened, in order for each file. A row is written in the transaction of what it tells, under the gate's lock; also where a
+-- successor asks for what is settled (confirmed), so that the rows tell of everybody whom the gate has let in.
 CREATE TABLE IF NOT EXISTS fileserver.lifecycle (
   number        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at            timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -103,7 +104,7 @@ CREATE TABLE IF NOT EXISTS fileserver.lifecycle (
   physical_name text COLLATE "C" NOT NULL,
   bytes_change  bigint NOT NULL DEFAULT 0,                          -- of the account's used_bytes
   missing       boolean NOT NULL DEFAULT false,
-  CONSTRAINT event_is_known CHECK (event IN ('stored', 'written', 'begun', 'settled')),
+  CONSTRAINT event_is_known CHECK (event IN ('stored', 'written', 'begun', 'settled', 'confirmed')),
   CONSTRAINT effects_have_a_fence CHECK ((event = 'stored') = (fence IS NULL) AND (fence IS NULL) = (claim_id IS NULL))
 );
 CREATE INDEX IF NOT EXISTS lifecycle_file ON fileserver.lifecycle (file, number);
@@ -267,6 +268,10 @@ BEGIN
     RETURN;
   END IF;
   IF v_file.state = 'deleted' THEN
+    IF v_file.settled_by <> p_fence THEN
+      INSERT INTO fileserver.lifecycle (file, event, fence, claim_id, physical_name, missing)
+      VALUES (p_file, 'confirmed', p_fence, p_claim_id, v_file.physical_name, v_file.missing);
+    END IF;
     RETURN QUERY SELECT 'already', v_file.bytes, v_file.settled_by, v_file.missing;
     RETURN;
   END IF;

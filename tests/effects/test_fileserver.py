@@ -48,6 +48,7 @@ def test_fileserver__settles_once(files):
     assert files.settle("f1", 5) == ("already", 1000, 5, False)
     assert files.settle("f1", 6, missing=True) == ("already", 1000, 5, False)
     assert files.used("a1") == 0
+    assert [row[:2] for row in files.lifecycle("f1")] == [("stored", None), ("begun", 5), ("settled", 5), ("confirmed", 6)]
 
 
 def test_fileserver__does_not_settle_what_was_not_begun(files):

@@ -103,6 +103,76 @@ def test_lease_worker__killed_at_each_point_is_completed_by_another(live, files,
     assert files.used("a1") == 0
 
 
+GATE_OFF = """
+CREATE OR REPLACE FUNCTION lease_gate.admit(p_resource text, p_fence bigint, p_claim_id uuid, p_effect text DEFAULT NULL) RETURNS text
+LANGUAGE sql SECURITY DEFINER AS 'SELECT ''admit''::text'
+"""
+
+
+@pytest.mark.parametrize("is_gate_on", (True, False))
+@pytest.mark.parametrize("successors", ("effect.begun", "worker.done"))
+def test_lease_worker__who_sleeps_between_look_and_step_is_turned_away(live, files, new_worker, successors, is_gate_on):
+    """It looked at its lease, slept through it, and settles without a further look, while its successor is on the way or done.
+    Without the gate the same story goes wrong, and the books tell."""
+    files.open_account("a1")
+    files.add("f1", "a1", 1000)
+    if not is_gate_on:
+        files.database.query(GATE_OFF)
+    sleeping = new_worker("cleanup", files).start(crash="effect.renamed:1:stop")
+    request(live, "cleanup", [("f1", None)])
+    sleeping.stopped_at("effect.renamed")
+    successor = new_worker("cleanup", files, ttl_ms=30000).start(crash=f"{successors}:1:stop")
+    successor.stopped_at(successors)
+    sleeping.resume()
+    eventually(lambda: "event=file" in sleeping.log(), 20, "the late effect has come to its end")
+    assert ("verdict=stale" in sleeping.log()) == is_gate_on
+    successor.resume()
+    all_ended(live, "cleanup", 1)
+    assert sleeping.stop() and successor.stop()
+    live.wait_idle()
+    broken = books_files.check(books_files.collect(live.kafka.brokers, live.prefix, files))
+    assert set(broken) == (set() if is_gate_on else {"D5"}), broken
+
+
+def test_lease_worker__whose_lease_is_lost_begins_nothing(live, files, new_worker):
+    files.open_account("a1")
+    files.add("f1", "a1", 1000)
+    sleeping = new_worker("cleanup", files).start(crash="worker.granted:1:stop")
+    request(live, "cleanup", [("f1", None)])
+    sleeping.stopped_at("worker.granted")
+    successor = new_worker("cleanup", files).start()
+    all_ended(live, "cleanup", 1)
+    sleeping.resume()
+    eventually(lambda: "verdict=lost" in sleeping.log(), 20, "it has noticed")
+    assert sleeping.stop() and successor.stop()
+    assert balance(live, files)["begun"] == 1
+
+
+def test_lease_worker__a_file_that_is_written_is_removed_after_that(live, files, new_worker):
+    """A run of kind file-write holds the file: the item waits, and is not failed. What the writer wrote goes too."""
+    files.open_account("a1")
+    files.add("f1", "a1", 1000)
+    grants, events = live.reader("lease.grants"), live.events()
+    events.send("file-write", "start", "upload-1", {"holder": "writer", "ttl_ms": 30000, "resources": ["file/f1"]})
+    events.flush()
+    grant = grants.wait_for(lambda record: record.value["kind"] == "file-write").value
+    worker = new_worker("cleanup", files).start()
+    request(live, "cleanup", [("f1", None)])
+    eventually(lambda: live.database.value("SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND ready_at > clock_timestamp()"),
+               20, "the item is put off")
+    files.put("a1/f1.v1", 400)
+    assert files.write("f1", grant["fence"], 400, "a1/f1.v1", grant["claim_id"]) == "written"
+    assert files.used("a1") == 400 and live.database.value(ENDED, ("cleanup",)) == 0
+    events.send("file-write", "finish", "upload-1", {name: grant[name] for name in ("holder", "fence", "claim_id", "token")})
+    events.flush()
+    all_ended(live, "cleanup", 1)
+    assert worker.stop()
+    assert files.write("f1", grant["fence"], 500, "a1/f1.v2", grant["claim_id"]) == "stale", "it comes too late"
+    assert files.on_disk() == {} and files.used("a1") == 0
+    assert balance(live, files)["final"] == {"finished": 1}
+    assert live.database.value("SELECT attempt FROM lease.leases WHERE kind = 'cleanup'") == 1, "waiting burned an attempt"
+
+
 def test_lease_worker__what_can_never_be_done_is_dead_at_once(live, files, new_worker):
     files.open_account("a1")
     name = files.add("f1", "a1", 10)

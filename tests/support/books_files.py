@@ -10,7 +10,7 @@ the number of files and records, no faster.
     D1  every file whose cleanup was requested is settled, and gone from the disk under all of its names
     D2  what was not requested is on the disk as the tables say, and nothing else is there
     D3  used_bytes of each account is the sum of what remains, and of what happened, to the byte
-    D4  a file is settled once; nothing but a successor's begin comes after
+    D4  a file is settled once; nothing but what successors ask comes after
     D5  no effect was admitted under a fence below one admitted before, nor under an equal one of another claim
     D6  every effect was under a grant that lease.grants tells of; a cleanup's under one of its own item
     D7  each item has exactly one final result
@@ -157,7 +157,7 @@ def accounts_balance(found):
 def files_are_settled_once(found):
     settled = collections.Counter()
     for file, event, fence, _, change, _ in found.lifecycle:
-        if settled[file] and event != "begun":
+        if settled[file] and event not in ("begun", "confirmed"):
             yield f"{file}: {event} under fence {fence} after it was settled"
         if event == "settled":
             settled[file] += 1

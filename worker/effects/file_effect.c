@@ -1,4 +1,6 @@
-/* The steps of a cleanup, in their order; see file_effect.h. Runs in the thread that calls. */
+/* The steps of a cleanup, in their order; see file_effect.h. Runs in the thread that calls.
+ *
+ * The named points lie behind the look at the lease and before the step: who sleeps there goes on without a further look. */
 #include "worker/effects/file_effect.h"
 
 #include "common/crash.h"
@@ -27,7 +29,6 @@ static bool begin(struct cleanup *cleanup, struct file_outcome *outcome, struct 
     if (!may_go_on(cleanup, outcome) ||
         !file_store_begin(cleanup->effect->store, cleanup->grant, &cleanup->begun, &cleanup->facts, error))
         return false;
-    CRASH_POINT("effect.begun");
     if (cleanup->begun == FILE_BEGUN_STALE)
         return stop(outcome, FILE_STALE);
     if (cleanup->begun == FILE_BEGUN_UNKNOWN)
@@ -37,21 +38,21 @@ static bool begin(struct cleanup *cleanup, struct file_outcome *outcome, struct 
 
 static bool move(struct cleanup *cleanup, struct file_outcome *outcome, struct error *error) {
     const struct file_facts *facts = &cleanup->facts;
-    if (!may_go_on(cleanup, outcome) ||
-        !file_root_move(cleanup->effect->root, facts->name, cleanup->grant->fence, facts->earlier, facts->earlier_count,
-                        &cleanup->is_there, error))
+    if (!may_go_on(cleanup, outcome))
         return false;
-    CRASH_POINT("effect.renamed");
-    return true;
+    CRASH_POINT("effect.begun");
+    return file_root_move(cleanup->effect->root, facts->name, cleanup->grant->fence, facts->earlier, facts->earlier_count,
+                          &cleanup->is_there, error);
 }
 
 /* Asked also where it is settled: the answer says by whom, and how many bytes. */
 static bool settle(struct cleanup *cleanup, struct file_outcome *outcome, struct error *error) {
     struct file_settlement settlement;
-    if (!may_go_on(cleanup, outcome) ||
-        !file_store_settle(cleanup->effect->store, cleanup->grant, !cleanup->is_there, &settlement, error))
+    if (!may_go_on(cleanup, outcome))
         return false;
-    CRASH_POINT("effect.settled");
+    CRASH_POINT("effect.renamed");
+    if (!file_store_settle(cleanup->effect->store, cleanup->grant, !cleanup->is_there, &settlement, error))
+        return false;
     if (settlement.is_stale)
         return stop(outcome, FILE_STALE);
     outcome->verdict = settlement.was_missing ? FILE_MISSING : FILE_REMOVED;
@@ -64,6 +65,7 @@ static bool remove_names(struct cleanup *cleanup, struct file_outcome *outcome, 
     const struct file_facts *facts = &cleanup->facts;
     if (!may_go_on(cleanup, outcome))
         return false;
+    CRASH_POINT("effect.settled");
     for (size_t i = 0; i < facts->former_count; i++)
         if (!file_root_remove_former(cleanup->effect->root, facts->former[i], error))
             return false;
