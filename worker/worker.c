@@ -54,6 +54,14 @@ void worker_settle(struct lease_worker *worker, struct lease_item *item, const c
     worker_drop(worker, item);
 }
 
+void worker_announce(struct lease_worker *worker) {
+    if (worker->unannounced > 1)
+        pthread_cond_broadcast(&worker->is_work);
+    else if (worker->unannounced == 1)
+        pthread_cond_signal(&worker->is_work);
+    worker->unannounced = 0;
+}
+
 void worker_give_back(struct lease_worker *worker, struct lease_item *item, int64_t now_us) {
     worker_unqueue(worker, item);
     item_decide(item, ITEM_RELEASE, NULL, 0);
@@ -91,9 +99,7 @@ static struct lease_item *take_item(struct lease_worker *worker) {
         if (!item) {
             if (worker->is_leaving)
                 return NULL;
-            worker->idle++;
             pthread_cond_wait(&worker->is_work, &worker->lock);
-            worker->idle--;
             continue;
         }
         int64_t now_us = hold_clock_us();

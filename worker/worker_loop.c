@@ -56,6 +56,9 @@ static void read_records(struct lease_worker *worker, int timeout_ms, struct cal
             break;
         got = link_poll(worker->link, 0, &record);
     }
+    pthread_mutex_lock(&worker->lock);
+    worker_announce(worker);
+    pthread_mutex_unlock(&worker->lock);
 }
 
 static int sleep_ms(int64_t next_us) {

@@ -51,7 +51,8 @@ struct lease_worker {
     struct item_list hand, ready, decided, gone;
     struct lease_item *by_lease;
     size_t hand_count, decided_count;
-    unsigned running, idle;
+    unsigned running;
+    unsigned unannounced; /* ready ones that no thread was woken for */
     int64_t decided_since_us; /* of the oldest decided one */
     int64_t sleep_until_us;   /* of the handle's thread, while it waits for records */
     struct credit credit;
@@ -90,6 +91,8 @@ void worker_unqueue(struct lease_worker *worker, struct lease_item *item);
 void worker_drop(struct lease_worker *worker, struct lease_item *item);
 /* To be sent. Wakes nobody. */
 void worker_queue_decided(struct lease_worker *worker, struct lease_item *item, int64_t now_us);
+/* Wakes threads for what has become ready. */
+void worker_announce(struct lease_worker *worker);
 /* A ready one will not be begun. */
 void worker_give_back(struct lease_worker *worker, struct lease_item *item, int64_t now_us);
 /* The hold is lost: counts, moves the item, and gathers the callbacks. */

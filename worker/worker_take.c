@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Grants beyond the credit (of a database that forgot some) are returned; so much tolerance costs only memory. */
-enum { EXCESS = 2 };
+/* EXCESS: grants beyond the credit (of a database that forgot some) are returned; so much tolerance costs only memory.
+ * WAKE_ITEMS: threads are woken for so many items at a time while more of them are there to be read; waking costs more than
+ * reading one. */
+enum { EXCESS = 2, WAKE_ITEMS = 16 };
 
 /* ---- grants ---- */
 
@@ -50,8 +52,8 @@ static void add_item(struct lease_worker *worker, struct lease_item *item, bool 
     int64_t next_us = hold_next_us(&item->hold);
     if (next_us < worker->look_us)
         worker->look_us = next_us;
-    if (worker->idle > 0)
-        pthread_cond_signal(&worker->is_work);
+    if (++worker->unannounced >= WAKE_ITEMS)
+        worker_announce(worker);
 }
 
 void worker_take_grant(struct lease_worker *worker, const struct message *record, struct calls *calls) {
