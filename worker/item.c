@@ -21,7 +21,7 @@ static const struct {
         [ITEM_SEND] = {NEVER, NEVER},
         [ITEM_RESEND] = {NEVER, NEVER},
         [ITEM_ANSWER] = {NEVER, NEVER},
-        [ITEM_LOSE] = {ITEM_GONE, ITEM_GONE},
+        [ITEM_LOSE] = {NEVER, NEVER}, /* it is given back: that may still come in time */
     },
     [ITEM_RUNNING] = {
         [ITEM_TAKE] = {NEVER, NEVER},
@@ -104,8 +104,11 @@ void item_unref(struct lease_item *item) {
     free(item);
 }
 
+/* Done work counts as long as nobody was granted the item since; what was not begun burns no attempt if it is back before its
+ * lease is over. To fail, or to be given back when it was begun, is what the loss says by itself. */
 bool item_is_pointless(const struct lease_item *item) {
-    return item->is_superseded || (item->is_lost && item->verdict != ITEM_FINISH);
+    bool says_more = item->verdict == ITEM_FINISH || (item->verdict == ITEM_RELEASE && !item->was_begun);
+    return item->is_superseded || (item->is_lost && !says_more);
 }
 
 enum item_state item_step(struct lease_item *item, enum item_event event) {

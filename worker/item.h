@@ -2,7 +2,7 @@
  *
  *   ready ──take──► running ──decide──► decided ──send──► sent ──answer──► gone
  *     │                                    ▲                │
- *     └──────────── give back ─────────────┘◄───resend──────┘         (and lost on the way: see item_next)
+ *     └──────── give back, lose ───────────┘◄───resend──────┘         (and lost on the way: see item_next)
  *
  * State, links and references are guarded by the worker's lock; verdict and words are the working thread's while it is running,
  * and guarded by the lock afterwards; the grant does not change; the hold says itself who may do what. */

@@ -158,10 +158,19 @@ static bool link_init(struct link *link, const struct lease_connection *connecti
     return true;
 }
 
+static void note_delivery(void *context, uint64_t number, int32_t partition, int64_t offset, const struct error *error) {
+    struct link *link = context;
+    (void)number;
+    (void)partition;
+    (void)offset;
+    if (!error)
+        backoff_reset(&link->producer_backoff);
+}
+
 static bool make_producer(struct link *link, struct error *error) {
     const struct kafka_producer_options options = {
         .settings = &link->settings, .queue_messages = QUEUE_MESSAGES, .queue_kbytes = QUEUE_KBYTES,
-        .delivery_ms = DELIVERY_MS, .record_bytes = EVENT_VALUE_MAX + 4096};
+        .delivery_ms = DELIVERY_MS, .record_bytes = EVENT_VALUE_MAX + 4096, .delivered = note_delivery, .context = link};
     return kafka_producer_new(&options, &link->producer, error);
 }
 
@@ -351,7 +360,6 @@ static bool serve_reader(struct link *link) {
         reader_later(link);
     } else {
         link->is_telling = false;
-        backoff_reset(&link->reader_backoff);
     }
     return is_ok;
 }
@@ -433,6 +441,7 @@ static void take_end(struct link *link, const struct message *message) {
     struct place *place = find_place(link, strcmp(message->topic, link->grants) == 0, message->partition);
     if (!place)
         return;
+    backoff_reset(&link->reader_backoff);
     place->is_fixed = true;
     if (message->offset >= 0)
         place->next = message->offset;
@@ -549,10 +558,8 @@ bool link_send(struct link *link, enum lease_command command, const char *subjec
         .topic = command == LEASE_COMMAND_RENEW ? link->renewals : link->events, .partition = KAFKA_PARTITION_BY_KEY,
         .key = subject, .key_size = strlen(subject), .value = buf_text(data), .value_size = data->size,
         .headers = headers, .header_count = sizeof headers / sizeof *headers};
-    if (kafka_producer_send(link->producer, &record, 0, &error)) {
-        backoff_reset(&link->producer_backoff);
+    if (kafka_producer_send(link->producer, &record, 0, &error))
         return true;
-    }
     if (is_hopeless)
         *is_hopeless = error.kind == ERROR_REJECT;
     return false;

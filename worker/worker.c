@@ -78,7 +78,9 @@ void worker_lose(struct lease_worker *worker, struct lease_item *item, struct ca
         item->references++;
         TAILQ_INSERT_TAIL(&calls->lost, item, lost_call);
     }
-    if (item_next(item->state, ITEM_LOSE, item->state != ITEM_RUNNING && item_is_pointless(item)) == ITEM_GONE)
+    if (item->state == ITEM_READY)
+        worker_give_back(worker, item, hold_clock_us());
+    else if (item_next(item->state, ITEM_LOSE, item->state != ITEM_RUNNING && item_is_pointless(item)) == ITEM_GONE)
         worker_settle(worker, item, NULL, calls);
 }
 
@@ -113,10 +115,10 @@ static struct lease_item *take_item(struct lease_worker *worker) {
             return item;
         }
         /* Lost while it waited; the handle's thread has not looked yet. */
+        TAILQ_INSERT_HEAD(&worker->ready, item, queue);
         item->hold.is_told = item->is_lost = true;
         worker->stats.lost++;
-        item_step(item, ITEM_LOSE);
-        worker_drop(worker, item);
+        worker_give_back(worker, item, now_us);
     }
 }
 

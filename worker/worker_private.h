@@ -72,6 +72,7 @@ struct lease_worker {
     int64_t send_not_before_us;
     uint64_t closing;    /* number of the claim that closes the demand */
     int64_t closed_us;   /* when it was answered */
+    uint64_t reconnected; /* of the link, as far as it was taken note of */
     bool has_complained;
 };
 

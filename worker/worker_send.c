@@ -253,6 +253,18 @@ static void give_up_answer(struct lease_worker *worker, struct command_sent *com
     pthread_mutex_unlock(&worker->lock);
 }
 
+/* A producer that was given up may have taken commands with it: none is waited for any longer. */
+static void notice_reconnection(struct lease_worker *worker, int64_t now_us, struct calls *calls) {
+    if (link_reconnected(worker->link) == worker->reconnected)
+        return;
+    worker->reconnected = link_reconnected(worker->link);
+    worker->claimed_us = 0;
+    struct command_sent *command;
+    TAILQ_FOREACH(command, &worker->sent, all)
+        if (!command->is_overdue)
+            give_up_answer(worker, command, now_us, calls);
+}
+
 /* Returns when the next one is due. */
 static int64_t serve_overdue(struct lease_worker *worker, int64_t now_us, struct calls *calls) {
     int64_t next_us = INT64_MAX;
@@ -337,6 +349,7 @@ static int64_t serve_claims(struct lease_worker *worker, int64_t now_us) {
 
 int64_t worker_send(struct lease_worker *worker, struct calls *calls) {
     int64_t now_us = hold_clock_us();
+    notice_reconnection(worker, now_us, calls);
     serve_holds(worker, now_us, calls);
     int64_t next_us = serve_overdue(worker, now_us, calls);
     serve_decided(worker, now_us, calls);

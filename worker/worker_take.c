@@ -32,11 +32,6 @@ static bool is_welcome(const struct lease_worker *worker) {
 static void add_item(struct lease_worker *worker, struct lease_item *item, bool is_known, struct calls *calls) {
     struct lease_item *old;
     HASH_FIND(by_lease, worker->by_lease, item->grant.lease, strlen(item->grant.lease), old);
-    if (old && old->grant.fence >= item->grant.fence) { /* a repeat, or of an earlier claim */
-        worker->stats.dropped++;
-        item_unref(item);
-        return;
-    }
     if (old)
         supersede(worker, old, calls);
     worker->stats.claimed++;
@@ -56,6 +51,13 @@ static void add_item(struct lease_worker *worker, struct lease_item *item, bool 
         worker_announce(worker);
 }
 
+/* A repeat, or of an earlier claim. */
+static bool is_old(const struct lease_worker *worker, const struct lease_grant *grant) {
+    struct lease_item *known;
+    HASH_FIND(by_lease, worker->by_lease, grant->lease, strlen(grant->lease), known);
+    return known && known->grant.fence >= grant->fence;
+}
+
 void worker_take_grant(struct lease_worker *worker, const struct message *record, struct calls *calls) {
     struct messages_grant read;
     if (!messages_read_grant(record, &read)) {
@@ -67,10 +69,15 @@ void worker_take_grant(struct lease_worker *worker, const struct message *record
     struct lease_item *item = item_new(worker, &read.grant);
     messages_free(read.document);
     pthread_mutex_lock(&worker->lock);
-    int64_t sent_us = 0, now_us = hold_clock_us();
-    bool is_known = credit_grant(&worker->credit, read.refresh, &sent_us);
-    hold_init(&item->hold, &worker->terms, is_known ? sent_us : now_us - worker->terms.ttl_us, now_us);
-    add_item(worker, item, is_known, calls);
+    if (is_old(worker, &item->grant)) {
+        worker->stats.dropped++;
+        item_unref(item);
+    } else {
+        int64_t sent_us = 0, now_us = hold_clock_us();
+        bool is_known = credit_grant(&worker->credit, read.refresh, &sent_us);
+        hold_init(&item->hold, &worker->terms, is_known ? sent_us : now_us - worker->terms.ttl_us, now_us);
+        add_item(worker, item, is_known, calls);
+    }
     pthread_mutex_unlock(&worker->lock);
 }
 

@@ -25,7 +25,7 @@ static void test_item__moves_as_the_table_says(void **state) {
         {ITEM_READY, ITEM_SEND, NEVER, NEVER},
         {ITEM_READY, ITEM_RESEND, NEVER, NEVER},
         {ITEM_READY, ITEM_ANSWER, NEVER, NEVER},
-        {ITEM_READY, ITEM_LOSE, ITEM_GONE, ITEM_GONE}, /* it was never begun */
+        {ITEM_READY, ITEM_LOSE, NEVER, NEVER}, /* it is given back */
         {ITEM_RUNNING, ITEM_TAKE, NEVER, NEVER},
         {ITEM_RUNNING, ITEM_GIVE_BACK, NEVER, NEVER},
         {ITEM_RUNNING, ITEM_DECIDE, ITEM_DECIDED, ITEM_GONE}, /* a lost one's fail is not sent, its finish is */
@@ -86,16 +86,19 @@ static void test_item__knows_what_is_pointless(void **state) {
     (void)state;
     static const struct {
         enum item_verdict verdict;
-        bool is_lost, is_superseded, is_pointless;
+        bool was_begun, is_lost, is_superseded, is_pointless;
     } rows[] = {
-        {ITEM_FINISH, false, false, false}, {ITEM_FAIL, false, false, false}, {ITEM_RELEASE, false, false, false},
-        {ITEM_FINISH, true, false, false}, /* done work counts if nobody was granted since */
-        {ITEM_FAIL, true, false, true},     {ITEM_RELEASE, true, false, true},
-        {ITEM_FINISH, true, true, true}, /* somebody was: we */
+        {ITEM_FINISH, true, false, false, false},  {ITEM_FAIL, true, false, false, false},
+        {ITEM_RELEASE, true, false, false, false}, {ITEM_FINISH, true, true, false, false}, /* done work counts */
+        {ITEM_FAIL, true, true, false, true},      {ITEM_RELEASE, true, true, false, true},
+        {ITEM_RELEASE, false, true, false, false}, /* may still come in time, and burns no attempt then */
+        {ITEM_FINISH, true, true, true, true},     /* it was granted since: to ourselves */
+        {ITEM_RELEASE, false, true, true, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct lease_item *item = new_item();
         item_decide(item, rows[i].verdict, "words", 5);
+        item->was_begun = rows[i].was_begun;
         item->is_lost = rows[i].is_lost;
         item->is_superseded = rows[i].is_superseded;
         assert_int_equal(item_is_pointless(item), rows[i].is_pointless);
