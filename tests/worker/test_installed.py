@@ -2,6 +2,7 @@
 """The library as a stranger finds it: installed, with pkg-config and as a CMake package, shared and static, from C and C++."""
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -63,7 +64,6 @@ def test_installed__has_what_the_header_says_and_nothing_else(installed):
     names = run("nm", "-D", "--defined-only", library_folder(installed) / "liblease-worker.so").split("\n")
     exported = {line.split()[2].split("@")[0] for line in names if " T " in line}
     header = (ROOT / "worker" / "lease_worker.h").read_text()
-    import re
     declared = set(re.findall(r"LEASE_API [^;]*?\b(lease_[a-z_]+)\(", header))
     assert declared == exported
 
@@ -74,6 +74,13 @@ def test_installed__is_found_by_pkg_config(installed):
     run("cc", "-Wall", "-Wextra", "-Werror", "-std=c11", "program.c", "-o", "by-pkg-config", *flags, cwd=installed)
     found = run(installed / "by-pkg-config", env=dict(os.environ, LD_LIBRARY_PATH=str(library_folder(installed))))
     assert found == "options\n"
+
+
+def test_installed__compiles_the_example_of_the_readme(installed):
+    blocks = re.findall(r"```c\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    example, = [block for block in blocks if "lease_worker.h" in block]
+    (installed / "example.c").write_text(example)
+    run("cc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", f"-I{installed}/include", "-c", "example.c", cwd=installed)
 
 
 def test_installed__is_found_by_cmake(installed):
