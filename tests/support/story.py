@@ -1,4 +1,4 @@
-"""The demo: two stories played with leasectl on real parts, as a person would type them.
+"""The demo: three stories on real parts; what a person would type is leasectl's, the last one's workers are real processes.
 
 Each step prints what happens, the command and its answer, and is checked: a demo that shows something else fails.
 """
@@ -8,6 +8,10 @@ import subprocess
 import sys
 import textwrap
 import time
+
+from fileserver import FileServer
+from waiting import eventually
+from workers import LeaseWorker
 
 WIDTH = 110
 
@@ -26,6 +30,10 @@ class Teller:
 
     def says(self, text):
         self.tell("\n" + textwrap.fill(text, WIDTH))
+
+    def shows(self, *lines):
+        for line in lines:
+            self.tell(f"  {self.dim}{line}{self.plain}")
 
     def types(self, line, expect, code=0):
         """Runs one leasectl line and shows it with its answer; `expect` must be in the answer."""
@@ -51,6 +59,7 @@ def play(place, tell):
     teller = Teller(place, tell)
     settlement(teller)
     cleanup(teller)
+    file_server(teller, place)
     tell(f"\n{time.monotonic() - begun:.0f} s. ./dev up leaves such a system running; README.md tells the rest.")
 
 
@@ -95,3 +104,49 @@ def cleanup(teller):
     types("send cleanup.finish --grant worker-1.json --wait", "stale", 1)
     types("send cleanup.finish --grant worker-2.json --wait", "finished")
     types("timeline cleanup/file/2101", "finished")
+
+
+def file_server(teller, place):
+    teller.chapter("A worker that is paused in the middle of a deletion")
+    database = place.postgres.create_database("files")
+    files = FileServer(database, os.path.join(place.folder, "files")).load()
+    workers = [LeaseWorker(place, f"worker-{letter}", "cleanup", files, ttl_ms=1500, concurrency=1) for letter in "ab"]
+    try:
+        paused_worker(teller, place, files, *workers)
+    finally:
+        for worker in workers:
+            worker.kill()
+        database.drop()
+
+
+def paused_worker(teller, place, files, first, second):
+    says, types = teller.says, teller.types
+
+    def look():
+        used = files.used("ann")
+        teller.shows(*sorted(f"{name}  {size:,} bytes" for name, size in files.on_disk().items()), f"account ann uses {used:,} bytes")
+        return used
+
+    says("A file server: the files are on this disk, names and quota in a database of its own, behind a gate that keeps the highest "
+         "fence of each file. Ann has two files.")
+    files.open_account("ann")
+    files.add_many([("report", "ann", 4096), ("notes", "ann", 1000)])
+    look()
+    says("The report is to go. Worker A moves it to a name that carries its fence, the first step; and there it is stopped (SIGSTOP), "
+         "before it has settled the quota.")
+    first.start(crash="effect.renamed:1:stop")
+    types("send cleanup.request report --wait", "requested")
+    first.stopped_at("effect.renamed")
+    look()
+    says("Its lease lapses. Worker B gets the file under a higher fence, finds it half done, and ends it.")
+    second.start()
+    types("tail results --lease cleanup/report --outcome finished --follow --count 1 --wait 30", "finished")
+    used = look()
+    says("Worker A wakes up (SIGCONT) where it was: its next step is to settle the quota. The gate has seen a higher fence.")
+    first.resume()
+    eventually(lambda: "verdict=stale" in first.log(), 20, "worker A is refused")
+    teller.shows(*[line.split(" ", 1)[1] for line in first.log().splitlines() if "lease lost" in line or "verdict=stale" in line])
+    says("Nothing has changed: the file is gone once, and its bytes were given back once.")
+    if look() != used or used != 1000:
+        raise RuntimeError(f"the demo expected 1000 bytes in use, and {files.used('ann')} are")
+    types("timeline cleanup/report", "finished")
