@@ -30,6 +30,12 @@ static bool wait_connected(PGconn *connection, int64_t deadline, struct error *e
     return true;
 }
 
+/* libpq's own way would be a bare line on stderr: what is said before the connection is anybody's, who closes it says again. */
+static void drop_notice(void *context, const char *text) {
+    (void)context;
+    (void)text;
+}
+
 static PGconn *start_connection(const struct db_options *options, const struct conninfo_override *host) {
     char tcp_user_timeout[16];
     snprintf(tcp_user_timeout, sizeof tcp_user_timeout, "%d",
@@ -40,7 +46,10 @@ static PGconn *start_connection(const struct db_options *options, const struct c
     const char *values[] = { tcp_user_timeout, "10", "5", "3",
                              options->conninfo, options->application_name, "UTF8",
                              host ? host->host : "", host ? host->hostaddr : "", host ? host->port : "", NULL };
-    return PQconnectStartParams(keywords, values, 1);
+    PGconn *connection = PQconnectStartParams(keywords, values, 1);
+    if (connection != NULL)
+        PQsetNoticeProcessor(connection, drop_notice, NULL);
+    return connection;
 }
 
 static const char *option_value(const PQconninfoOption *options, const char *keyword) {
