@@ -98,6 +98,7 @@ def test_file_effect__a_file_that_is_not_there_is_told_and_settled(files, worker
     os.unlink(f"{files.root}/a1/f1.v0")
     if not folder_is_there:
         os.rename(f"{files.root}/a1", f"{files.root}/../elsewhere")
+        os.mkdir(f"{files.root}/a2")
     assert worker("f1", 5).answer() == ["missing", str(SIZE), "5"]
     if not folder_is_there:
         os.rename(f"{files.root}/../elsewhere", f"{files.root}/a1")
@@ -109,6 +110,21 @@ def test_file_effect__an_unknown_file_leaves_no_trace(files, worker):
     before = files.everything()
     assert worker("f3", 5).answer() == ["unknown", "0", "0"]
     assert files.everything() == before
+
+
+def test_file_effect__an_empty_root_makes_no_file_missing(files, worker):
+    """Nothing is mounted there: all files would be settled as missing, and still be there tomorrow."""
+    os.rename(f"{files.root}/a1", f"{files.root}/../elsewhere")
+    assert worker("f1", 5).answer() == ["fatal", "file_root_empty"]
+    assert files.used("a1") == SIZE + OTHER and files.state("f1") == "deleting"
+    os.rename(f"{files.root}/../elsewhere", f"{files.root}/a1")
+    assert worker("f1", 6).answer() == ["removed", str(SIZE), "6"]
+
+
+def test_file_effect__the_last_file_may_leave_an_empty_root(files, worker):
+    worker("f1", 5, crash="effect.unlinked:1").process.wait(60)
+    os.rename(f"{files.root}/a1", f"{files.root}/../elsewhere")
+    assert worker("f1", 6).answer() == ["removed", str(SIZE), "5"]
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -5,8 +5,10 @@
  *   cleanup    file removed, or settled as missing         finish, result {"file": "removed" | "missing", "bytes", "settled_by"}
  *              the file server has no such file            fail, never again
  *              a link, a name outside of the root, …       fail, never again
+ *              not permitted                               fail, to be tried again
  *              the gate refuses (lease still ours)         fail, to be tried under a higher fence
  *              database or disk away                       tried again here for patience_ms, then released: no attempt is burned
+ *              nothing at all beneath the root             released, and the process ends: is it mounted?
  *   delivery   2xx                                         finish, result {"status"}
  *              408, 429, 5xx, no answer                    fail, to be tried again (after Retry-After, else as the kind says)
  *              any other answer                            fail, never again

@@ -41,8 +41,11 @@ static bool move(struct cleanup *cleanup, struct file_outcome *outcome, struct e
     if (!may_go_on(cleanup, outcome))
         return false;
     CRASH_POINT("effect.begun");
-    return file_root_move(cleanup->effect->root, facts->name, cleanup->grant->fence, facts->earlier, facts->earlier_count,
-                          &cleanup->is_there, error);
+    if (!file_root_move(cleanup->effect->root, facts->name, cleanup->grant->fence, facts->earlier, facts->earlier_count,
+                        &cleanup->is_there, error))
+        return false;
+    /* Settled and gone is as it should be. Not settled and gone is believed only where other files are. */
+    return cleanup->is_there || cleanup->begun == FILE_BEGUN_SETTLED || file_root_check_not_empty(cleanup->effect->root, error);
 }
 
 /* Asked also where it is settled: the answer says by whom, and how many bytes. */

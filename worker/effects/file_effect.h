@@ -8,7 +8,8 @@
  * A successor finds any of these done, and does the rest: it moves a file on that an older fence has moved, does not settle what is
  * settled, and does not miss what is removed. A predecessor that wakes up changes nothing: its name has moved on, the gate refuses
  * it, and it unlinks no name but its own. A file that was not there at all is told: the settlement says `missing`, and so does the
- * outcome; the account gets back what the database says the file had.
+ * outcome; the account gets back what the database says the file had. Where there is no file at all, nothing is believed to be
+ * missing: FATAL file_root_empty.
  *
  * May be run again with the same grant, from any point. Thread safe. */
 #ifndef LEASE_FILE_EFFECT_H

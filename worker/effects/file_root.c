@@ -3,6 +3,7 @@
 
 #include "common/buf.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -39,8 +40,8 @@ static bool fail(const char *what, int number, struct error *error) {
         const char *code;
     } known[] = {
         {ELOOP, ERROR_REJECT, "file_link"},     {EXDEV, ERROR_REJECT, "file_outside"}, {ENOTDIR, ERROR_REJECT, "file_not_regular"},
-        {ENAMETOOLONG, ERROR_REJECT, "file_name"}, {EEXIST, ERROR_REJECT, "file_twice"}, {EACCES, ERROR_FATAL, "file_denied"},
-        {EPERM, ERROR_FATAL, "file_denied"},    {EROFS, ERROR_FATAL, "file_denied"},   {ENOSYS, ERROR_FATAL, "file_kernel"},
+        {ENAMETOOLONG, ERROR_REJECT, "file_name"}, {EEXIST, ERROR_REJECT, "file_twice"}, {EACCES, ERROR_REJECT, "file_denied"},
+        {EPERM, ERROR_REJECT, "file_denied"},    {EROFS, ERROR_REJECT, "file_denied"},   {ENOSYS, ERROR_FATAL, "file_kernel"},
         {EINVAL, ERROR_FATAL, "file_system"}, /* a file system without RENAME_NOREPLACE */
     };
     char text[128];
@@ -213,6 +214,22 @@ bool file_root_open(const char *path, struct file_root **ret_root, struct error 
     root->directory = directory;
     *ret_root = root;
     return true;
+}
+
+bool file_root_check_not_empty(const struct file_root *root, struct error *error) {
+    int directory = open_beneath(root->directory, ".");
+    DIR *entries = directory >= 0 ? fdopendir(directory) : NULL;
+    if (entries == NULL) {
+        int number = errno;
+        if (directory >= 0)
+            close(directory);
+        return fail("open the root", number, error);
+    }
+    bool is_empty = true;
+    for (const struct dirent *entry = readdir(entries); is_empty && entry != NULL; entry = readdir(entries))
+        is_empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    closedir(entries);
+    return !is_empty || error_set(error, ERROR_FATAL, "file_root_empty", "there is nothing beneath the root: is it mounted?");
 }
 
 void file_root_free(struct file_root *root) {

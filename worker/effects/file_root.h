@@ -8,8 +8,8 @@
  * Moves only lead from a name, or from one with a lower fence, to one with a higher: `a1/f17` → `a1/f17.~41` → `a1/f17.~57`.
  * So whoever looks in that order and finds nothing knows that nothing was there, or that a higher fence has it.
  *
- * Errors: REJECT where the name will never do (codes file_name, file_link, file_not_regular, file_outside), RETRY for what the
- * disk may get over, FATAL where this machine cannot do it at all (file_kernel, file_root, file_denied, file_system).
+ * Errors: REJECT where the name will not do (codes file_name, file_link, file_not_regular, file_outside; file_denied), RETRY for what the
+ * disk may get over, FATAL where this machine cannot do it at all (file_kernel, file_root, file_system).
  * Thread safe: the root is only read. Knows neither leases nor the database. */
 #ifndef LEASE_FILE_ROOT_H
 #define LEASE_FILE_ROOT_H
@@ -25,6 +25,10 @@ struct file_root;
 /* The directory must be there. FATAL file_kernel on a kernel without openat2 (before Linux 5.6, or a container that forbids it). */
 bool file_root_open(const char *path, struct file_root **ret_root, struct error *error) MUST_USE;
 void file_root_free(struct file_root *root); /* NULL allowed */
+
+/* Is there nothing at all? Then it is not the directory that was meant, but a place where nothing is mounted: FATAL
+ * file_root_empty. */
+bool file_root_check_not_empty(const struct file_root *root, struct error *error) MUST_USE;
 
 /* Moves the file to its name with `fence`, from wherever it is: under its own name, or moved by one of `earlier` (fences, rising, all
  * below `fence`). *ret_is_there is false if it is under none of them; it may be at `fence` already. */
