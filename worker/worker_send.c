@@ -52,15 +52,18 @@ static struct command_sent *new_command(struct lease_worker *worker, enum lease_
     return command;
 }
 
-/* Room for one more? `size` and `elements` are what the command has so far. */
+/* Room for one more? `size` and `elements` are what the command has so far. A renewal says nothing of the item's own words,
+ * which are the working thread's while it runs. */
 static bool has_room(const struct command_sent *command, const struct lease_item *item, size_t *size, size_t *elements) {
-    size_t item_size = strlen(item->grant.lease) + item->words_size + 200;
+    bool has_words = command->command != LEASE_COMMAND_RENEW;
+    size_t item_size = strlen(item->grant.lease) + (has_words ? item->words_size : 0) + 200;
+    size_t item_elements = has_words ? item->elements : 0;
     if (command->count > 0 &&
         (command->count == SEND_ITEMS || item->is_alone || command->items[0]->is_alone ||
-         *size + item_size > SEND_BYTES || *elements + item->elements > ELEMENTS))
+         *size + item_size > SEND_BYTES || *elements + item_elements > ELEMENTS))
         return false;
     *size += item_size;
-    *elements += item->elements;
+    *elements += item_elements;
     return true;
 }
 

@@ -45,7 +45,7 @@ class Probe:
         """The count-th such event."""
         def there():
             found = self.find(what, **members)
-            assert len(found) >= count, f"{len(found)} of {count} came; the last events: {self.events[-5:]}; {self.log_tail()}"
+            assert len(found) >= count, f"{len(found)} of {count} came; the last events: {self.events[-5:]} {[e for e in self.events if e['what'] != 'effect']}; {self.log_tail()}"
             return found[count - 1]
 
         return eventually(there, limit, f"{what} {members} of {os.path.basename(self.log)}", every=0.005)
