@@ -15,7 +15,8 @@ from topics import read_topic
 from waiting import eventually
 from workers import LeaseWorker
 
-TTL_MS = 1500
+TTL_MS = 1500           # of workers that are to be replaced soon
+LONG_TTL_MS = 20000     # of those that must not lose a lease, however busy the machine is
 POINTS = ("worker.granted", "effect.begun", "effect.renamed", "effect.settled", "effect.unlinked", "worker.done")
 ENDED = "SELECT count(*) FROM lease.leases WHERE kind = %s AND state IN ('finished', 'failed', 'dead')"
 
@@ -121,7 +122,7 @@ def test_lease_worker__who_sleeps_between_look_and_step_is_turned_away(live, fil
     sleeping = new_worker("cleanup", files).start(crash="effect.renamed:1:stop")
     request(live, "cleanup", [("f1", None)])
     sleeping.stopped_at("effect.renamed")
-    successor = new_worker("cleanup", files, ttl_ms=30000).start(crash=f"{successors}:1:stop")
+    successor = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start(crash=f"{successors}:1:stop")
     successor.stopped_at(successors)
     sleeping.resume()
     eventually(lambda: "event=file" in sleeping.log(), 20, "the late effect has come to its end")
@@ -140,7 +141,7 @@ def test_lease_worker__whose_lease_is_lost_begins_nothing(live, files, new_worke
     sleeping = new_worker("cleanup", files).start(crash="worker.granted:1:stop")
     request(live, "cleanup", [("f1", None)])
     sleeping.stopped_at("worker.granted")
-    successor = new_worker("cleanup", files).start()
+    successor = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start()
     all_ended(live, "cleanup", 1)
     sleeping.resume()
     eventually(lambda: "verdict=lost" in sleeping.log(), 20, "it has noticed")
@@ -156,7 +157,7 @@ def test_lease_worker__a_file_that_is_written_is_removed_after_that(live, files,
     events.send("file-write", "start", "upload-1", {"holder": "writer", "ttl_ms": 30000, "resources": ["file/f1"]})
     events.flush()
     grant = grants.wait_for(lambda record: record.value["kind"] == "file-write").value
-    worker = new_worker("cleanup", files).start()
+    worker = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start()
     request(live, "cleanup", [("f1", None)])
     eventually(lambda: live.database.value("SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND ready_at > clock_timestamp()"),
                20, "the item is put off")
@@ -178,7 +179,7 @@ def test_lease_worker__what_can_never_be_done_is_dead_at_once(live, files, new_w
     name = files.add("f1", "a1", 10)
     os.unlink(f"{files.root}/{name}")
     os.symlink("/etc/passwd", f"{files.root}/{name}")
-    worker = new_worker("cleanup", files).start()
+    worker = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start()
     request(live, "cleanup", [("f1", None), ("unheard-of", None)])
     all_ended(live, "cleanup", 2)
     assert worker.stop()
@@ -224,7 +225,7 @@ def test_lease_worker__delivers_each_message_once_and_leaves_final_states_alone(
 def test_lease_worker__a_stop_finishes_what_is_in_hand(live, files, new_worker, folder):
     files.open_account("a1")
     files.add_many([(f"f{n}", "a1", 10) for n in range(40)])
-    worker = new_worker("cleanup", files, concurrency=2).start()
+    worker = new_worker("cleanup", files, concurrency=2, ttl_ms=LONG_TTL_MS).start()
     request(live, "cleanup", [(f"f{n}", None) for n in range(40)])
     eventually(lambda: live.database.value(ENDED, ("cleanup",)) > 0, 30, "the first item has ended")
     assert worker.stop()
