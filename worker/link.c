@@ -63,6 +63,7 @@ struct link {
     struct place places[PARTITIONS_MAX + 1];
     size_t place_count;
     bool must_assign;
+    bool is_settling; /* assigned, and nothing has come of it yet; see serve_reader */
 
     struct backoff producer_backoff, reader_backoff;
     int64_t producer_at_us, reader_at_us; /* not before */
@@ -282,6 +283,7 @@ static void restart_reader(struct link *link) {
         if (link->places[i].next < 0)
             link->places[i].is_fixed = false;
     link->must_assign = true;
+    link->is_settling = false;
     link->reconnected++;
     reader_later(link);
 }
@@ -341,13 +343,15 @@ static bool assign(struct link *link, struct error *error) {
     }
     link->place_count = kept;
     link->must_assign = false;
+    link->is_settling = true;
     return kafka_reader_assign(link->reader, partitions, kept, error);
 }
 
-/* False: the reader is not there yet. */
+/* False: the reader is not there yet. librdkafka 2.0.2 aborts when it is assigned anew before the partitions of the assignment
+ * before the last one have stopped; once something comes of an assignment, they have. */
 static bool serve_reader(struct link *link) {
     struct error error;
-    if (link->reader && link->results_partitions > 0 && !link->must_assign)
+    if (link->reader && link->results_partitions > 0 && (!link->must_assign || link->is_settling))
         return true;
     if (hold_clock_us() < link->reader_at_us)
         return link->reader && link->results_partitions > 0; /* goes on with what it has */
@@ -430,6 +434,7 @@ static enum link_got take_message(struct link *link, const struct message *messa
     struct place *place = find_place(link, is_grants, message->partition);
     if (!place)
         return LINK_OTHER;
+    link->is_settling = false;
     place->is_fixed = true;
     place->next = message->offset + 1;
     if (!is_new(link, place, message) || (is_grants && !is_for_holder(link, message)))
@@ -442,6 +447,7 @@ static void take_end(struct link *link, const struct message *message) {
     if (!place)
         return;
     backoff_reset(&link->reader_backoff);
+    link->is_settling = false;
     place->is_fixed = true;
     if (message->offset >= 0)
         place->next = message->offset;
@@ -456,6 +462,7 @@ static void take_partition_error(struct link *link, const struct message *messag
     if (place)
         forget_position(place);
     link->must_assign = true;
+    link->is_settling = false; /* the wait before the next one is long beside a stop */
     reader_later(link);
 }
 
@@ -469,7 +476,7 @@ enum link_got link_poll(struct link *link, int timeout_ms, struct message *ret_m
     }
     if (link->producer && kafka_producer_in_flight(link->producer) > 0 && timeout_ms > REPORTS_MS)
         timeout_ms = REPORTS_MS;
-    if ((link->must_assign || link->results_partitions == 0) && timeout_ms > RETRY_BASE_MS)
+    if (((link->must_assign && !link->is_settling) || link->results_partitions == 0) && timeout_ms > RETRY_BASE_MS)
         timeout_ms = RETRY_BASE_MS;
     switch (kafka_reader_poll(link->reader, timeout_ms, ret_message, &error)) {
     case KAFKA_READ_MESSAGE:
