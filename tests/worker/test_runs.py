@@ -84,3 +84,15 @@ def test_run__waits_no_longer_than_it_was_told_and_lets_go_of_what_comes_later(p
     assert released.value["lease"] == "a"
     other = probes.run(name="other")
     assert other.ask("start b 10000 album/7")["status"] == "accepted"
+
+
+def test_run__many_at_once_are_all_answered(crew):
+    run = crew.run(ttl_ms=10000)
+    for round in range(2):      # the second finds partitions that it reads already
+        for number in range(30):
+            run.say(f"later r{round}-{number} album/{round}-{number}")
+        run.wait_for("called back", count=30 * (round + 1), limit=30)
+        assert len(run.find("called back", outcome="granted")) == 30 * (round + 1)
+        for _ in range(30):
+            run.say("free")
+    assert run.end() == 0
