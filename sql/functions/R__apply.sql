@@ -529,9 +529,10 @@ BEGIN
         e_until[ne] := NULL;
         IF s_fence[s] IS NULL THEN
           -- New, or purged and forgotten here; downstream an old floor may still stand, which compaction drops with this record.
-          v_drawn := coalesce(v_drawn, (SELECT q.last_value FROM lease.fence q));
+          v_drawn := coalesce(v_drawn, (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM lease.fence q));
         END IF;
-        e_floor[ne] := coalesce(s_fence[s], v_drawn) + 1;
+        -- What is finished is never granted again, and effects of its holder may still be on their way to a gate.
+        e_floor[ne] := coalesce(s_fence[s], v_drawn) + CASE WHEN v_outcome = 'finished' THEN 0 ELSE 1 END;
         IF cmd IN (6, 7) THEN
           e_claim[ne] := p_claim_id[i]; s_holder[s] := NULL;
         END IF;
@@ -726,23 +727,24 @@ $$;
 -- Which ready items of a kind that covers resources may be granted now, in their order, at most p_limit: those whose resource nobody
 -- live covers. Part of the matching of lease.apply, under the journal's lock; items and resources stay locked. An item whose
 -- resource is covered, or in other hands, is put off by p_backoff_ms and burns no attempt; whoever covered the resource and lapsed is
--- marked overtaken. It looks at no more than looked_max items.
+-- marked overtaken. It looks at an item once, and at no more than looked_max, since everybody waits for it.
 -- Locks: items, resources, leases behind stamps, all SKIP LOCKED; a resource that is named for the first time with lock_timeout 1 ms,
 -- since whoever names it in this moment may be waiting for the lock that we hold.
 CREATE OR REPLACE FUNCTION lease.free_items(p_kind text, p_covers text, p_limit int, p_backoff_ms bigint, p_cut timestamptz) RETURNS text[]
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  looked_max constant int := 1000;
-  v_free text[] := '{}'; v_items text[]; v_good text[]; v_looked int := 0; v_lock_timeout constant text := current_setting('lock_timeout');
+  looked_max constant int := 300;
+  chunk_min constant int := 100;   -- a look at one item costs as much as one at a hundred
+  v_free text[] := '{}'; v_seen text[] := '{}'; v_items text[]; v_good text[]; v_lock_timeout constant text := current_setting('lock_timeout');
 BEGIN
-  WHILE cardinality(v_free) < p_limit AND v_looked < looked_max LOOP
+  WHILE cardinality(v_free) < p_limit AND cardinality(v_seen) < looked_max LOOP
     SELECT array_agg(q.lease) INTO v_items
       FROM (SELECT l.lease FROM lease.lease l
-             WHERE l.kind = p_kind AND l.state = 'ready' AND l.ready_at <= p_cut AND l.lease <> ALL (v_free)
-             ORDER BY l.ready_at, l.lease LIMIT p_limit - cardinality(v_free) FOR NO KEY UPDATE SKIP LOCKED) q;
+             WHERE l.kind = p_kind AND l.state = 'ready' AND l.ready_at <= p_cut AND l.lease <> ALL (v_seen)
+             ORDER BY l.ready_at, l.lease LIMIT greatest(p_limit - cardinality(v_free), chunk_min) FOR NO KEY UPDATE SKIP LOCKED) q;
     EXIT WHEN v_items IS NULL;
-    v_looked := v_looked + cardinality(v_items);
+    v_seen := v_seen || v_items;
     BEGIN
       PERFORM set_config('lock_timeout', '1ms', true);
       INSERT INTO lease.resource (resource)
@@ -764,8 +766,8 @@ BEGIN
             FOR NO KEY UPDATE SKIP LOCKED),
          marked AS (
            UPDATE lease.lease l SET overtaken = true FROM late WHERE l.kind = late.kind AND l.lease = late.lease RETURNING l.fence)
-    SELECT array_agg(i.lease) INTO v_good
-      FROM unnest(v_items) AS i (lease)
+    SELECT array_agg(i.lease ORDER BY i.no) INTO v_good
+      FROM unnest(v_items) WITH ORDINALITY AS i (lease, no)
       JOIN stamp s ON s.resource = p_covers || '/' || i.lease
      WHERE s.fence IS NULL OR s.fence IN (SELECT fence FROM marked)
         OR (SELECT true FROM lease.lease x   -- a look by key each
@@ -776,7 +778,7 @@ BEGIN
        SET ready_at = p_cut + p_backoff_ms * interval '1 ms', check_at = p_cut + p_backoff_ms * interval '1 ms'
      WHERE l.kind = p_kind AND l.lease = ANY (v_items) AND l.lease <> ALL (coalesce(v_good, '{}'));
   END LOOP;
-  RETURN v_free;
+  RETURN v_free[1 : p_limit];
 END
 $$;
 

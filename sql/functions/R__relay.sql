@@ -104,7 +104,7 @@ BEGIN
   -- the last word. Its floor is above every fence drawn so far.
   INSERT INTO lease.journal (number, at, event, kind, subject, holder, claim_id, fence, since, min_fence, state, attempt, step, changes_lease, is_grant)
   SELECT v_base + row_number() OVER (ORDER BY u.kind, u.subject), clock_timestamp(), 'restated', u.kind, u.subject, l.holder, l.claim_id, l.fence, l.since,
-         CASE WHEN l.state = 'held' THEN l.fence ELSE coalesce(l.fence, f.last_value) + 1 END, coalesce(l.state, 'absent'), l.attempt, l.step,
+         CASE WHEN l.state IN ('held', 'finished') THEN l.fence ELSE coalesce(l.fence, f.last_value) + 1 END, coalesce(l.state, 'absent'), l.attempt, l.step,
          true, false
     FROM lease.fence f, (SELECT DISTINCT kind, subject FROM unnest(p_kind, p_subject) q (kind, subject)) u
     LEFT JOIN lease.lease l ON l.kind = u.kind AND l.lease = u.subject;

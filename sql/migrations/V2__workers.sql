@@ -7,7 +7,8 @@ INSERT INTO lease.outcome VALUES
 
 ALTER TABLE lease.kind
   ADD COLUMN covers text COLLATE "C" CHECK (covers ~ '^[a-z][a-z0-9_-]{0,31}$'),
-  ADD CONSTRAINT only_items_cover_by_name CHECK (covers IS NULL OR mode = 'pool');
+  ADD CONSTRAINT only_items_cover_by_name CHECK (covers IS NULL OR mode = 'pool'),
+  ADD CONSTRAINT item_is_put_off_for_a_while CHECK (covers IS NULL OR backoff_base_ms > 0);
 COMMENT ON COLUMN lease.kind.covers IS
   'pool: while an item is held it covers the resource <covers>/<lease>; while somebody else covers that, the item is put off by backoff_base_ms.';
 

@@ -255,6 +255,20 @@ def test_an_item_that_is_requested_anew_after_it_was_purged_keeps_its_old_holder
     assert (row["event"], row["changes_lease"]) == ("requested", True) and row["min_fence"] > grant.fence
 
 
+def test_the_first_grant_of_a_database_is_above_every_floor(lane):
+    lane.decide(request("i1"), claim("w1", 1))
+    floor = max(row["min_fence"] or 0 for row in lane.journal() if row["event"] == "requested")
+    grant, = lane.grants_after(0)
+    assert floor <= grant.fence
+
+
+def test_what_is_finished_keeps_its_own_holder_in(lane):
+    """Effects under it may still be on their way to a gate, behind the news of its end."""
+    grant = lane.claim_one("i1")
+    lane.decide(grant.says("finish"))
+    assert lane.journal(subject="i1")[-1]["min_fence"] == grant.fence
+
+
 def test_a_lapse_publishes_a_fence_floor(lane):
     grant = lane.grant_of(start("s1", ttl=1000), at=0)
     assert lane.reap(at=1) == (1, 0)

@@ -126,6 +126,35 @@ def test_cleanup_comes_first_and_the_writer_is_refused(new_lane, is_known):
     assert two.outcomes(write("f1", holder="late")) == "held"
 
 
+def test_many_items_that_are_put_off_keep_nobody_waiting_long(lane):
+    """Everybody waits for the lock under which they are looked at. And what is free behind them comes in the end."""
+    lane.query("INSERT INTO lease.lease (kind, lease, state, ready_at) SELECT 'cleanup', 'f' || n, 'ready', now() - interval '1 hour'"
+               " FROM generate_series(1, 3000) n")
+    lane.query("INSERT INTO lease.lease (kind, lease, state, ready_at) VALUES ('cleanup', 'free-one', 'ready', now() - interval '1 minute')")
+    lane.query("ANALYZE lease.lease")
+    lane.commit()
+    lane.decide(start("w", kind="file-write", resources=[f"file/f{number}" for number in range(1, 3001)], ttl=600000))
+    took = []
+    while not lane.grants_after(0) or lane.grants_after(0)[-1].subject != "free-one":
+        begun = time.monotonic()
+        lane.decide(claim("w1", 1, refresh=len(took) + 1, wait_ms=60000))
+        took.append((time.monotonic() - begun) * 1000)
+        assert len(took) < 100
+    took.sort()
+    print(f"{len(took)} transactions, median {took[len(took) // 2]:.0f} ms, longest {took[-1]:.0f} ms")
+    assert took[len(took) // 2] < 100, "milliseconds under the journal's lock"
+
+
+def test_an_item_is_looked_at_once_however_soon_it_is_due_again(lane):
+    lane.query("UPDATE lease.kind SET backoff_base_ms = 1 WHERE kind = 'cleanup'")
+    lane.decide(write("f1", ttl=600000), request("f1"))
+    begun = time.monotonic()
+    lane.decide(claim("w1", 1, wait_ms=60000))
+    assert time.monotonic() - begun < 0.1
+    with pytest.raises(psycopg2.errors.CheckViolation):
+        lane.query("UPDATE lease.kind SET backoff_base_ms = 0 WHERE kind = 'cleanup'")
+
+
 # ---- at random ----
 
 FILES, TTL = 4, 40      # ms
