@@ -245,6 +245,12 @@ class Storm:
 
     # ---- the run ----
 
+    def request(self, items):
+        events = self.place.events()
+        for item in items:
+            events.send(KIND, "request", item, {})
+        events.flush()
+
     def run(self, items, seconds):
         """Requests the items, spread over the time, while faults come."""
         events, begun, sent = self.place.events(), time.monotonic(), 0
