@@ -25,7 +25,6 @@ import books
 import books_files
 from broker_link import BrokerLink
 from processes import command_line, descendants
-from topics import Reader
 from waiting import eventually
 from workers import LeaseWorker
 
@@ -58,7 +57,7 @@ class Onlooker:
 
     def __init__(self, place, chance):
         self.place, self.chance = place, chance
-        self.reader = Reader(place.kafka.brokers, place.prefix, "lease.grants")
+        self.reader = place.reader("lease.grants")
         self.events = place.events()
         self.newest, self.replaced = {}, []
         self.tried = 0
@@ -176,6 +175,7 @@ class Storm:
     def close(self):
         for one in self.people:
             one.is_over.set()
+            one.thread.join(30)
         for worker in self.workers:
             worker.kill()
         for link in self.links:

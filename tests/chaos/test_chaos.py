@@ -128,15 +128,15 @@ def test_the_books_show_when_a_protection_is_missing(storm, files, chance, take_
 
 @pytest.mark.parametrize("incarnation, expected", [(None, set()), ("same", {"D7"})])
 def test_a_restarted_worker_is_not_taken_for_the_one_that_died(storm, files, chance, incarnation, expected):
-    """With the same name in every life its new claims are its old ones, and its items wait for ever."""
-    items = add_files(files, chance, 40)
+    """With the same name in every life, what it asks for was granted to the one before, and the items wait for ever."""
+    items = add_files(files, chance, 220)
     storm.start(workers=2, coordinators=1, people=False, worker_environment={"LEASE_TEST_INCARNATION": incarnation} if incarnation else None)
-    storm.request(items[:20])
-    storm.wait_for(20, 30)
+    storm.request(items[:200])
+    storm.wait_for(200, 30)
     for worker in storm.workers:
         worker.kill()
         worker.start()
-    storm.request(items[20:])
+    storm.request(items[200:])
     storm.settle(20)
     broken = storm.check()
     assert expected == {name for name in broken if name == "D7"}, broken
