@@ -397,6 +397,28 @@ static void test_kafka_reader__reads_tails_and_reports_ends_and_lost_offsets(voi
     assert_int_equal(partitions, 1);
 }
 
+/* The client library ends the process (rktp_started) when a partition is taken away again before it has stopped. */
+static void test_kafka_reader__is_assigned_anew_before_anything_has_come(void **state) {
+    struct fixture *f = *state;
+    fill_topic(f, 20);
+    open_reader(f);
+    struct kafka_partition whole = {TOPIC, 0, KAFKA_OFFSET_BEGINNING};
+    struct message message;
+    struct error error = {0};
+    for (int round = 0; round < 10; round++) {
+        assert_done(kafka_reader_assign(f->reader, &whole, 1, &trouble));
+        enum kafka_read what = KAFKA_READ_NOTHING; /* also when somebody has woken it */
+        while (round % 3 == 0 && what == KAFKA_READ_NOTHING)
+            what = kafka_reader_poll(f->reader, LIMIT_MS, &message, &error);
+        assert_true(round % 3 != 0 || what == KAFKA_READ_MESSAGE);
+        assert_done(kafka_reader_assign(f->reader, NULL, 0, &trouble));
+        assert_done(kafka_reader_assign(f->reader, &whole, 1, &trouble));
+        assert_done(kafka_reader_assign(f->reader, NULL, 0, &trouble));
+    }
+    uint64_t numbers[32];
+    assert_int_equal(read_all(f, numbers, 32), 20);
+}
+
 /* ---- consumer ---- */
 
 static void on_rebalance(void *context, enum kafka_rebalance what, const struct kafka_partition *partitions,
@@ -581,6 +603,7 @@ int main(void) {
         CASE(test_kafka_producer__waits_no_longer_than_told_for_room),
         CASE(test_kafka_producer__reports_what_a_purge_dropped),
         CASE(test_kafka_reader__shows_records_byte_for_byte),
+        CASE(test_kafka_reader__is_assigned_anew_before_anything_has_come),
         CASE(test_kafka_reader__reads_tails_and_reports_ends_and_lost_offsets),
         CASE(test_kafka_consumer__starts_where_its_owner_says),
         CASE(test_kafka_consumer__can_be_closed_while_it_joins),
