@@ -3,10 +3,12 @@ import os
 
 import books
 from load import Load
+from place import INPUTS
 from waiting import eventually
 
 SEED = int(os.environ.get("LEASE_TEST_SEED", "41"))
-PARTITIONS = 36        # of the three input topics
+PARTITIONS = 12 * len(INPUTS)
+HALF = PARTITIONS // 2
 CHUNK = 250
 TRICKLE = 20
 

@@ -15,6 +15,7 @@ import threading
 
 import pytest
 
+from crew import HALF
 from events import structured
 from stage import Stage
 from waiting import eventually
@@ -166,7 +167,7 @@ def test_a_grant_lapses_in_time_though_its_coordinator_died_right_after_it(full_
     for number in range(1, 6):
         first.start()
         eventually(lambda: first.metric("lease_partitions_assigned") == len(partitions_of(full_place, first))
-                   == len(partitions_of(full_place, second)) == 18, 30, "each has its half")
+                   == len(partitions_of(full_place, second)) == HALF, 30, "each has its half")
         subject = f"lease-{number}"
         grant_through(full_place, events, first, subject)
 

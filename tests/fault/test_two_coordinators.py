@@ -11,7 +11,7 @@ import time
 
 from confluent_kafka import Consumer, TopicPartition
 
-from crew import Crew, is_stopped, owns_all
+from crew import HALF, Crew, is_stopped, owns_all
 from stage import Stage
 from waiting import eventually
 
@@ -33,7 +33,7 @@ def freeze_and_wake(crew, first, second, point, passage):
     second.start(crash=f"{point}:{passage}:stop")
     third = None
     if point == "revoke.enter":       # somebody must come for partitions to be revoked, once it has its half
-        crew.send_until(lambda: second.metric("lease_partitions_assigned") == 18, what=f"{second.name} has its half")
+        crew.send_until(lambda: second.metric("lease_partitions_assigned") == HALF, what=f"{second.name} has its half")
         third = crew.coordinator().start(wait=False)
     crew.send_until(lambda: len(second.crashes()) > seen and is_stopped(second), what=f"{second.name} stops at {point}")
     if third:
@@ -72,7 +72,7 @@ def test_F12_F13_partitions_move_and_a_stopped_coordinator_comes_back__the_books
     figures = crew.balance()
     print(f"{crew.load.sent} commands; partitions were taken {taken:.0f} times in {len(moves)} moves;"
           f" claims refused after each stop: {refusals};", json.dumps(figures))
-    assert crew.load.sent >= COMMANDS and taken > 5 * 36 // 2
+    assert crew.load.sent >= COMMANDS and taken > 5 * HALF
     assert all(count > 0 for point, count in refusals if point == "batch.in_hand"), f"no old batch was refused: {refusals}"
 
 
@@ -93,7 +93,7 @@ def test_F15_a_stopped_coordinator_holds_nobody_up_for_longer_than_a_transaction
     session_ms = 4000
     first = crew.coordinator(session_timeout_ms=session_ms).start()
     second = crew.coordinator(session_timeout_ms=session_ms).start(crash="tx.applied:1:stop")
-    eventually(lambda: first.metric("lease_partitions_assigned") == 18, 30, "each has its half")
+    eventually(lambda: first.metric("lease_partitions_assigned") == HALF, 30, "each has its half")
     send_everywhere(crew, "a")
     eventually(lambda: is_stopped(second), 30, "the second one is stopped inside its transaction")
     stopped_at = os.stat(second.crash_log).st_mtime
@@ -178,7 +178,7 @@ def test_F23_two_coordinators_with_one_instance_name_do_not_mistake_each_other(p
     first, second = (crew.coordinator(instance="same") for _ in range(2))
     first.start()
     second.start()
-    eventually(lambda: first.metric("lease_partitions_assigned") == second.metric("lease_partitions_assigned") == 18, 30,
+    eventually(lambda: first.metric("lease_partitions_assigned") == second.metric("lease_partitions_assigned") == HALF, 30,
                "each has its half")
     crew.send(1500)
     crew.kill(second)
