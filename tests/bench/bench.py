@@ -21,7 +21,7 @@ from kafka import GivenKafka          # noqa: E402
 from place import Place               # noqa: E402
 from postgres import GivenPostgres    # noqa: E402
 from waiting import eventually        # noqa: E402
-from workers import workers           # noqa: E402
+from pool import workers              # noqa: E402
 
 # name, aim, which way is better, what is measured
 ROWS = [
