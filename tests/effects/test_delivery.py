@@ -50,13 +50,13 @@ def test_delivery__a_final_state_is_never_left(inbox, deliver):
     inbox.handle(KEY)
     assert deliver(7)[:2] == ["done", "200"]
     assert deliver(9)[:2] == ["done", "200"]
-    assert deliver(5)[:2] == ["refused", "409"]
+    assert deliver(5)[:2] == ["retry", "409"]
     assert inbox.messages() == {KEY: ["handled", 7, BODY]}
 
 
 @pytest.mark.parametrize("status, verdict", ((200, "done"), (204, "done"), (299, "done"), (400, "refused"), (401, "refused"),
-                                             (404, "refused"), (408, "retry"), (409, "refused"), (429, "retry"), (500, "retry"),
-                                             (503, "retry")))
+                                             (404, "refused"), (408, "retry"), (409, "retry"), (410, "refused"), (425, "retry"),
+                                             (429, "retry"), (500, "retry"), (503, "retry")))
 def test_delivery__each_answer_has_its_meaning(inbox, deliver, status, verdict):
     inbox.answers.append((status, {}))
     assert deliver()[:3] == [verdict, str(status), "-1"]

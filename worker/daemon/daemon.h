@@ -10,7 +10,8 @@
  *              database or disk away                       tried again here for patience_ms, then released: no attempt is burned
  *              nothing at all beneath the root             released, and the process ends: is it mounted?
  *   delivery   2xx                                         finish, result {"status"}
- *              408, 429, 5xx, no answer                    fail, to be tried again (after Retry-After, else as the kind says)
+ *              408, 425, 429, 5xx, no answer               fail, to be tried again (after Retry-After, else as the kind says)
+ *              409: its gate refuses (lease still ours)    fail, to be tried under a higher fence
  *              any other answer                            fail, never again
  *   both       the lease is lost                           nothing: whoever has it now does the rest
  *

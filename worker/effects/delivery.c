@@ -145,7 +145,7 @@ static void set_up(CURL *handle, const struct delivery *delivery, const struct d
 static enum delivery_verdict judge(long status) {
     if (status >= 200 && status < 300)
         return DELIVERY_DONE;
-    if (status == 408 || status == 429 || status >= 500)
+    if (status == 408 || status == 409 || status == 425 || status == 429 || status >= 500)
         return DELIVERY_RETRY;
     return DELIVERY_REFUSED;
 }

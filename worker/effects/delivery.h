@@ -9,7 +9,9 @@
  * lost is made again, and a sender that slept through its lease comes late. It answers 2xx in both cases where it has the message.
  *
  *   2xx                           delivered
- *   408, 429, 5xx, no answer      to be tried again; Retry-After (seconds or date) says when, one hour at most
+ *   408, 425, 429, 5xx, no answer to be tried again; Retry-After (seconds or date) says when, one hour at most
+ *   409                           the same: the receiver's gate has seen a higher fence. Whose lease is lost says nothing any more; who
+ *                                 still has it may get in with the higher fence of the next attempt
  *   all else, redirects too       refused: never tried again. Nothing is followed
  *
  * Only http and https. The whole exchange is bounded in time, the answer's body is not looked at. Thread safe. */
