@@ -98,7 +98,7 @@ void worker_send_again(struct lease_worker *worker, struct lease_item *item, int
 static struct lease_item *take_item(struct lease_worker *worker) {
     for (;;) {
         struct lease_item *item = TAILQ_FIRST(&worker->ready);
-        if (!item) {
+        if (!item || worker->is_draining) { /* what is ready then is given back by the handle's thread */
             if (worker->is_leaving)
                 return NULL;
             pthread_cond_wait(&worker->is_work, &worker->lock);

@@ -77,13 +77,17 @@ static bool is_over(struct lease_worker *worker) {
 static void leave(struct lease_worker *worker) {
     enum { LAST_MS = 1000 };
     struct calls calls;
+    struct lease_item *item;
     calls_init(&calls, worker);
+    pthread_mutex_lock(&worker->lock);
+    while ((item = TAILQ_FIRST(&worker->ready)) != NULL)
+        worker_give_back(worker, item, hold_clock_us());
+    pthread_mutex_unlock(&worker->lock);
     worker_send_last(worker, &calls);
     link_flush(worker->link, LAST_MS);
     while (!TAILQ_EMPTY(&worker->sent))
         worker_forget(worker, TAILQ_FIRST(&worker->sent));
     pthread_mutex_lock(&worker->lock);
-    struct lease_item *item;
     while ((item = TAILQ_FIRST(&worker->hand)) != NULL) {
         worker->stats.unanswered++;
         worker_settle(worker, item, NULL, &calls);

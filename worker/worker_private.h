@@ -59,7 +59,7 @@ struct lease_worker {
     struct lease_worker_stats stats;
     bool is_draining; /* nothing more is asked for or begun */
     bool is_late;     /* the drain is over its bound: what runs is lost */
-    bool is_leaving;  /* threads end when nothing is ready */
+    bool is_leaving;  /* threads end when nothing is to be begun */
     bool is_over;     /* the handle's thread sends what there is, and ends */
     bool is_closed;   /* while draining: no demand is open any more, and what it brought has come */
 
@@ -70,6 +70,7 @@ struct lease_worker {
     int64_t wanted_since_us;
     int64_t look_us;     /* the next look at all holds */
     int64_t send_not_before_us;
+    uint64_t claim;      /* number of the newest claim; what is said of earlier ones is of no interest */
     uint64_t closing;    /* number of the claim that closes the demand */
     int64_t closed_us;   /* when it was answered */
     uint64_t reconnected; /* of the link, as far as it was taken note of */

@@ -2,6 +2,7 @@
 #include "worker/worker_private.h"
 
 #include "common/buf.h"
+#include "common/token.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static bool send_command(struct lease_worker *worker, struct command_sent *comma
     }
     messages_end_items(&data, command->command == LEASE_COMMAND_RENEW ? worker->ttl_ms : 0);
     bool is_sent = link_send(worker->link, command->command, link_holder(worker->link), command->number, &data, NULL);
+    token_wipe(data.data, data.size);
     buf_release(&data);
     return is_sent;
 }
@@ -56,7 +58,8 @@ static struct command_sent *new_command(struct lease_worker *worker, enum lease_
  * which are the working thread's while it runs. */
 static bool has_room(const struct command_sent *command, const struct lease_item *item, size_t *size, size_t *elements) {
     bool has_words = command->command != LEASE_COMMAND_RENEW;
-    size_t item_size = strlen(item->grant.lease) + (has_words ? item->words_size : 0) + 200;
+    size_t quoting = command->command == LEASE_COMMAND_FAIL ? 2 : 1; /* of a reason's quotes and backslashes; a result is JSON */
+    size_t item_size = strlen(item->grant.lease) + (has_words ? quoting * item->words_size : 0) + 200;
     size_t item_elements = has_words ? item->elements : 0;
     if (command->count > 0 &&
         (command->count == SEND_ITEMS || item->is_alone || command->items[0]->is_alone ||
@@ -294,7 +297,7 @@ static void send_claim(struct lease_worker *worker, uint64_t more, unsigned wait
     pthread_mutex_lock(&worker->lock);
     uint64_t refresh = credit_claim(&worker->credit, more, now_us), asked = worker->credit.asked;
     pthread_mutex_unlock(&worker->lock);
-    uint64_t number = link_next_number(worker->link);
+    uint64_t number = worker->claim = link_next_number(worker->link);
     messages_write_claim(&data, asked, refresh, wait_ms, worker->ttl_ms);
     bool is_sent = link_send(worker->link, LEASE_COMMAND_CLAIM, link_holder(worker->link), number, &data, NULL);
     buf_release(&data);

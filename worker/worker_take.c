@@ -200,6 +200,19 @@ static void take_claim_answer(struct lease_worker *worker, const struct messages
     }
 }
 
+/* Said nothing that can be read about some of its items (a list that is too short, an outcome of a newer version): they go again
+ * when its time is over, as if it had not been answered. */
+static bool leaves_items_open(struct lease_worker *worker, const struct command_sent *command) {
+    bool is_open = false;
+    if (command->command == LEASE_COMMAND_RENEW || command->is_overdue)
+        return false;
+    pthread_mutex_lock(&worker->lock);
+    for (size_t i = 0; i < command->count && !is_open; i++)
+        is_open = command->items[i]->state == ITEM_SENT && command->items[i]->sent_by == command->number;
+    pthread_mutex_unlock(&worker->lock);
+    return is_open;
+}
+
 void worker_take_result(struct lease_worker *worker, const struct message *record, struct calls *calls) {
     const char *holder = link_holder(worker->link);
     if (!record->key || record->key_size != strlen(holder) || memcmp(record->key, holder, record->key_size) != 0)
@@ -216,8 +229,9 @@ void worker_take_result(struct lease_worker *worker, const struct message *recor
         else
             take_refusal(worker, command, &result, calls);
         pthread_mutex_unlock(&worker->lock);
-        worker_forget(worker, command);
-    } else if (number > 0 && !result.is_answered) {
+        if (!leaves_items_open(worker, command))
+            worker_forget(worker, command);
+    } else if (number > 0 && number == worker->claim && !result.is_answered) {
         take_claim_answer(worker, &result, number);
     }
     messages_free(result.document);
