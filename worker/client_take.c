@@ -109,6 +109,15 @@ static void take_start(struct lease_run *run, const struct messages_grant *read,
     client_look_at_loss(run, now_us, calls); /* it may have come too late */
 }
 
+/* A grant that comes again after its position was forgotten. */
+static bool is_kept(const struct lease_client *client, const struct lease_grant *grant) {
+    const struct lease_run *run;
+    TAILQ_FOREACH(run, &client->runs, all)
+        if (run->has_grant && run->grant.fence == grant->fence && strcmp(run->grant.claim_id, grant->claim_id) == 0)
+            return true;
+    return false;
+}
+
 void client_take_grant(struct lease_client *client, const struct message *record, struct call_list *calls) {
     struct messages_grant read;
     if (!messages_read_grant(record, &read))
@@ -118,7 +127,7 @@ void client_take_grant(struct lease_client *client, const struct message *record
     struct lease_run *run = number > 0 ? find_run(client, number) : NULL;
     if (run && run->ask.command == LEASE_COMMAND_START)
         take_start(run, &read, calls);
-    else /* who asked for it waits no more */
+    else if (!is_kept(client, &read.grant)) /* who asked for it waits no more */
         client_say_farewell(client, &read.grant, -1);
     pthread_mutex_unlock(&client->lock);
     messages_free(read.document);
