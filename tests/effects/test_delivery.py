@@ -80,6 +80,11 @@ def test_delivery__refuses_what_is_no_plain_http_url(deliver, url):
     assert deliver(url=url or " ") == ["fatal", "delivery_url\n"]
 
 
+def test_delivery__goes_through_no_proxy_of_the_environment(inbox, deliver, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    assert deliver()[:2] == ["done", "201"]
+
+
 def test_delivery__nobody_there_is_to_be_tried_again(deliver):
     assert deliver(url=f"http://127.0.0.1:{free_port()}/")[:2] == ["retry", "0"]
 

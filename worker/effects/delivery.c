@@ -124,6 +124,7 @@ static void set_up(CURL *handle, const struct delivery *delivery, const struct d
                    const struct curl_slist *headers, struct exchange *exchange) {
     curl_easy_setopt(handle, CURLOPT_URL, delivery->url);
     curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(handle, CURLOPT_PROXY, ""); /* none, whatever the environment says */
     curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(handle, CURLOPT_USERAGENT, "lease-worker/" LEASE_VERSION);

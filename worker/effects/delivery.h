@@ -14,7 +14,8 @@
  *                                 still has it may get in with the higher fence of the next attempt
  *   all else, redirects too       refused: never tried again. Nothing is followed
  *
- * Only http and https. The whole exchange is bounded in time, the answer's body is not looked at. Thread safe. */
+ * Only http and https, and no proxy: what the environment says of one (http_proxy) does not count. The whole exchange is bounded
+ * in time, the answer's body is not looked at. Thread safe. */
 #ifndef LEASE_DELIVERY_H
 #define LEASE_DELIVERY_H
 
