@@ -159,6 +159,10 @@ bool db_in_transaction(const struct db *db) {
     return status == PQTRANS_INTRANS || status == PQTRANS_INERROR;
 }
 
+bool db_was_warned(const struct db *db) {
+    return db->has_warned;
+}
+
 void db_set_deadline(struct db *db, int deadline_ms) {
     db->deadline_ms = deadline_ms;
 }

@@ -48,6 +48,9 @@ bool db_is_usable(const struct db *db);
 bool db_in_transaction(const struct db *db);
 /* Where in its text the last statement that the server refused was wrong: characters from 1, 0 if it did not say. */
 int db_error_position(const struct db *db);
+/* Did a WARNING come with the last call? Outside of a transaction it means that the statement's own commit is in doubt: a wait for a
+ * standby that was cancelled ends in success and a warning. */
+bool db_was_warned(const struct db *db);
 /* Changes the bound on every later call; < 0: none. */
 void db_set_deadline(struct db *db, int deadline_ms);
 

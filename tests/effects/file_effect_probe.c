@@ -1,7 +1,8 @@
 /* The file effect by hand, without Kafka: file_effect_probe ROOT CONNINFO FILE FENCE CLAIM_ID [NAME]
  *
  * Runs it once under that grant and prints "<verdict> <bytes> <settled by>", or "<kind of error> <code>". The lease always counts as
- * ours: what has to be refused must be refused where the effect lands. Crash points as anywhere ($LEASE_CRASH).
+ * ours: what has to be refused must be refused where the effect lands. Crash points as anywhere ($LEASE_CRASH); $CALL_MS bounds
+ * the calls into the database.
  *
  * With NAME, only the move and the removal of a file of that name are tried, without the database. */
 #include "worker/effects/file_effect.h"
@@ -30,7 +31,8 @@ static bool try_name(const struct file_root *root, const char *name, int64_t fen
 }
 
 static bool run(const struct file_root *root, const char *conninfo, const struct file_grant *grant, struct error *error) {
-    struct file_store *store = file_store_new(conninfo, "file_effect_probe");
+    const char *call_ms = getenv("CALL_MS");
+    struct file_store *store = file_store_new(conninfo, "file_effect_probe", call_ms != NULL ? strtoll(call_ms, NULL, 10) : 8000);
     const struct file_effect effect = {.root = root, .store = store, .is_mine = is_mine};
     struct file_outcome outcome;
     bool is_done = file_store_check(store, error) && file_effect_run(&effect, grant, NULL, &outcome, error);

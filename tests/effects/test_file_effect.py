@@ -5,10 +5,12 @@ what turns it away is the file's name and the gate.
 
 What would go wrong: a file that is gone and was never settled, one that is settled twice, a name that comes back.
 """
+import contextlib
 import os
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -121,6 +123,21 @@ def test_file_effect__an_empty_root_makes_no_file_missing(files, worker):
     assert worker("f1", 6).answer() == ["removed", str(SIZE), "6"]
 
 
+def test_file_effect__who_is_late_beneath_an_empty_root_is_stale(files, worker):
+    """Its successor has removed the last file: that is no reason to doubt the root, and end the whole worker."""
+    asleep = worker("f1", 5, crash="effect.begun:1:stop").stopped()
+    assert worker("f1", 7).answer() == ["removed", str(SIZE), "7"]
+    os.rename(f"{files.root}/a1", f"{files.root}/../elsewhere")
+    assert asleep.wake()[0] == "stale"
+
+
+def test_file_effect__a_file_that_stays_tells_an_empty_root_from_none(files, worker):
+    os.rename(f"{files.root}/a1", f"{files.root}/../elsewhere")
+    with open(f"{files.root}/.mounted", "w", encoding="ascii"):
+        pass
+    assert worker("f1", 5).answer() == ["missing", str(SIZE), "5"]
+
+
 def test_file_effect__the_last_file_may_leave_an_empty_root(files, worker):
     worker("f1", 5, crash="effect.unlinked:1").process.wait(60)
     os.rename(f"{files.root}/a1", f"{files.root}/../elsewhere")
@@ -191,6 +208,36 @@ def test_file_effect__a_database_that_is_away_is_to_be_tried_again(files, worker
     before = files.everything()
     assert worker("f1", 5, conninfo="host=127.0.0.1 port=1 dbname=none").answer() == ["retry", "db_lost"]
     assert files.everything() == before
+
+
+def test_file_effect__a_lock_is_waited_for_within_the_bound_of_a_call(files, worker, monkeypatch):
+    """A worker with a short lease must not be silent for seconds."""
+    monkeypatch.setenv("CALL_MS", "1000")
+    with contextlib.closing(files.database.connect()) as holder, holder.cursor() as cursor:
+        holder.autocommit = False
+        cursor.execute("SELECT FROM fileserver.file WHERE file = 'f1' FOR UPDATE")
+        begun = time.monotonic()
+        assert worker("f1", 5).answer() == ["retry", "55P03"]
+        assert time.monotonic() - begun < 2.5
+    assert worker("f1", 5).answer() == ["removed", str(SIZE), "5"]
+
+
+WARNED = """
+CREATE FUNCTION public.warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'canceling wait'; RETURN NULL; END $$;
+CREATE TRIGGER warn AFTER UPDATE ON fileserver.file FOR EACH ROW WHEN (NEW.state = 'deleted') EXECUTE FUNCTION public.warn();
+"""
+
+
+def test_file_effect__a_settlement_with_a_warning_is_in_doubt(files, worker):
+    """So ends a commit whose wait for the standby was cancelled. The name is not unlinked before it is surely settled."""
+    files.database.query(WARNED)
+    try:
+        assert worker("f1", 5).answer() == ["retry", "file_store_in_doubt"]
+        assert files.on_disk() == {"a1/f1.v0.~5": SIZE, "a1/f2.v0": OTHER}
+    finally:
+        files.database.query("DROP FUNCTION public.warn CASCADE")
+    assert worker("f1", 5).answer() == ["removed", str(SIZE), "5"]
+    assert_settled_once(files)
 
 
 # ---- names ----

@@ -16,6 +16,7 @@ from waiting import eventually
 from workers import LeaseWorker
 
 TTL_MS = 1500           # of workers that are to be replaced soon
+DELIVERY_TTL_MS = 3000  # the least
 LONG_TTL_MS = 20000     # of those that must not lose a lease, however busy the machine is
 POINTS = ("worker.granted", "effect.begun", "effect.renamed", "effect.settled", "effect.unlinked", "worker.done")
 ENDED = "SELECT count(*) FROM lease.leases WHERE kind = %s AND state IN ('finished', 'failed', 'dead')"
@@ -197,12 +198,12 @@ def test_lease_worker__delivers_each_message_once_and_leaves_final_states_alone(
     with Inbox(database) as inbox:
         inbox.answers.extend([(503, {"Retry-After": "1"}), (500, {}), (400, {})])
         # One dies when a message is delivered and nobody knows; one sleeps before it sends.
-        dying = new_worker("delivery", delivery_url=inbox.url).start(crash="worker.delivered:5")
-        sleeping = new_worker("delivery", delivery_url=inbox.url).start(crash="worker.sending:7:stop")
+        dying = new_worker("delivery", delivery_url=inbox.url, ttl_ms=DELIVERY_TTL_MS).start(crash="worker.delivered:5")
+        sleeping = new_worker("delivery", delivery_url=inbox.url, ttl_ms=DELIVERY_TTL_MS).start(crash="worker.sending:7:stop")
         request(live, "delivery", [(f"m{n}", {"n": n}) for n in range(count)])
         dying.died_at("worker.delivered")
         sleeping.stopped_at("worker.sending")
-        successor = new_worker("delivery", delivery_url=inbox.url).start()
+        successor = new_worker("delivery", delivery_url=inbox.url, ttl_ms=DELIVERY_TTL_MS).start()
         all_ended(live, "delivery", count)
         for key in inbox.messages():
             inbox.handle(key)
@@ -258,7 +259,7 @@ def test_lease_worker__waits_out_a_database_that_is_away(live, files, new_worker
 @pytest.mark.parametrize("settings, status, word", (
     ({"file_root": "/nowhere"}, 78, "/nowhere"), ({"file_root": None}, 78, "file_root"), ({"credit": 1}, 78, "credit"),
     ({"kind": "delivery"}, 78, "delivery_url"), ({"kind": "delivery", "delivery_url": "file:///"}, 78, "delivery_url"),
-    ({"kind": "settlement"}, 78, "kind"), ({"ttl_ms": 1}, 78, "ttl_ms"), ({"unheard_of": 1}, 78, "LEASE_UNHEARD_OF")))
+    ({"kind": "delivery", "delivery_url": "http://x/", "ttl_ms": 2999}, 78, "ttl_ms"), ({"kind": "settlement"}, 78, "kind"), ({"ttl_ms": 1}, 78, "ttl_ms"), ({"unheard_of": 1}, 78, "LEASE_UNHEARD_OF")))
 def test_lease_worker__says_what_is_wrong_with_its_configuration(bare_place, files, settings, status, word):
     values = {"kind": "cleanup", "brokers": bare_place.kafka.brokers, "file_root": files.root, "file_database": files.database.conninfo}
     values.update(settings)

@@ -18,7 +18,7 @@ static bool start(struct daemon *daemon, struct error *error) {
     if (daemon->root == NULL && !file_root_open(daemon->settings->file_root, &daemon->root, error))
         return false;
     if (daemon->store == NULL)
-        daemon->store = file_store_new(daemon->settings->file_database, "lease-worker");
+        daemon->store = file_store_new(daemon->settings->file_database, "lease-worker", daemon->settings->ttl_ms / 3);
     return file_store_check(daemon->store, error);
 }
 

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <sysexits.h>
 
-enum { US = 1 }; /* the one program of this table */
+enum {
+    US = 1, /* the one program of this table */
+    DELIVERY_TTL_MIN_MS = 3000,
+};
 
 static const char *const kinds[] = {"cleanup", "delivery", NULL};                    /* enum settings_kind */
 static const char *const log_formats[] = {"logfmt", "json", NULL};                   /* enum log_format */
@@ -52,11 +55,13 @@ static const struct config_row rows[] = {
     {FIELD(concurrency), NUMBER(1, 256, "4"), .help = "items that are worked on at a time"},
     {FIELD(credit), NUMBER(0, 10000, "0"), .help = "items in hand or asked for, at most; 0 is twice the concurrency"},
     {FIELD(ttl_ms), NUMBER(300, 3600000, "30000"),
-     .help = "of each lease; it is renewed at a third of it. A worker that dies keeps its items from others for so long"},
+     .help = "of each lease; it is renewed at a third of it. A worker that dies keeps its items from others for so long. "
+             "delivery: 3000 at least"},
     {FIELD(patience_ms), NUMBER(0, 3600000, "60000"),
      .help = "how long an item waits here for a database or disk that is away, before it is given back"},
     {FIELD(drain_ms), NUMBER(0, 600000, "20000"), .help = "time that a stop gives to the items in hand"},
-    {FIELD(file_root), TEXT(1, 4096), .help = "cleanup: the directory that physical names are beneath"},
+    {FIELD(file_root), TEXT(1, 4096), .help = "cleanup: the directory that physical names are beneath. If all files may go by right, put one there that stays: a worker that "
+             "misses a file where there is nothing at all takes it for not mounted, and ends"},
     {FIELD(file_database), TEXT(1, 8192), .secrecy = CONFIG_SECRET,
      .help = "cleanup: PostgreSQL connection string of the file server's database, with sql/gate/ and sql/fileserver/ in it"},
     {FIELD(delivery_url), TEXT(1, 4096), .check = check_url, .help = "delivery: where payloads are posted, http or https"},
@@ -108,6 +113,9 @@ static bool check_together(const struct settings *settings, struct error *error)
         return error_set(error, ERROR_FATAL, "configuration", "kind cleanup needs file_root and file_database");
     if (settings->kind == SETTINGS_DELIVERY && settings->delivery_url == NULL)
         return error_set(error, ERROR_FATAL, "configuration", "kind delivery needs delivery_url");
+    /* An exchange that is waited for tells of progress once a second; what tells of none for a third of its lease is not renewed. */
+    if (settings->kind == SETTINGS_DELIVERY && settings->ttl_ms < DELIVERY_TTL_MIN_MS)
+        return error_set(error, ERROR_FATAL, "configuration", "kind delivery needs a ttl_ms of at least %d", DELIVERY_TTL_MIN_MS);
     if (settings->credit != 0 && settings->credit < settings->concurrency)
         return error_set(error, ERROR_FATAL, "configuration", "credit (%lld) is below concurrency (%lld)",
                          (long long)settings->credit, (long long)settings->concurrency);

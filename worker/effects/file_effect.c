@@ -36,6 +36,24 @@ static bool begin(struct cleanup *cleanup, struct file_outcome *outcome, struct 
     return true;
 }
 
+/* Not settled and gone is believed only where other files are. Where there are none, our successor may have removed the last one
+ * since we asked: the gate is asked once more before the root is. */
+static bool believe_missing(struct cleanup *cleanup, struct file_outcome *outcome, struct error *error) {
+    if (file_root_check_not_empty(cleanup->effect->root, error))
+        return true;
+    if (error->kind != ERROR_FATAL)
+        return false;
+    struct error empty = *error;
+    error_clear(error);
+    file_facts_release(&cleanup->facts);
+    if (!begin(cleanup, outcome, error))
+        return false;
+    if (cleanup->begun == FILE_BEGUN_SETTLED)
+        return true;
+    *error = empty;
+    return false;
+}
+
 static bool move(struct cleanup *cleanup, struct file_outcome *outcome, struct error *error) {
     const struct file_facts *facts = &cleanup->facts;
     if (!may_go_on(cleanup, outcome))
@@ -44,8 +62,8 @@ static bool move(struct cleanup *cleanup, struct file_outcome *outcome, struct e
     if (!file_root_move(cleanup->effect->root, facts->name, cleanup->grant->fence, facts->earlier, facts->earlier_count,
                         &cleanup->is_there, error))
         return false;
-    /* Settled and gone is as it should be. Not settled and gone is believed only where other files are. */
-    return cleanup->is_there || cleanup->begun == FILE_BEGUN_SETTLED || file_root_check_not_empty(cleanup->effect->root, error);
+    /* Settled and gone is as it should be. */
+    return cleanup->is_there || cleanup->begun == FILE_BEGUN_SETTLED || believe_missing(cleanup, outcome, error);
 }
 
 /* Asked also where it is settled: the answer says by whom, and how many bytes. */

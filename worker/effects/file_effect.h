@@ -9,7 +9,8 @@
  * settled, and does not miss what is removed. A predecessor that wakes up changes nothing: its name has moved on, the gate refuses
  * it, and it unlinks no name but its own. A file that was not there at all is told: the settlement says `missing`, and so does the
  * outcome; the account gets back what the database says the file had. Where there is no file at all, nothing is believed to be
- * missing: FATAL file_root_empty.
+ * missing: FATAL file_root_empty. (Whose lease was taken over meanwhile is told so first. A root that may become empty by right wants
+ * a file in it that stays.)
  *
  * May be run again with the same grant, from any point. Thread safe. */
 #ifndef LEASE_FILE_EFFECT_H

@@ -27,7 +27,7 @@ bool file_root_open(const char *path, struct file_root **ret_root, struct error 
 void file_root_free(struct file_root *root); /* NULL allowed */
 
 /* Is there nothing at all? Then it is not the directory that was meant, but a place where nothing is mounted: FATAL
- * file_root_empty. */
+ * file_root_empty. Any entry will do; where all files may go by right, put one there that stays (".mounted"). */
 bool file_root_check_not_empty(const struct file_root *root, struct error *error) MUST_USE;
 
 /* Moves the file to its name with `fence`, from wherever it is: under its own name, or moved by one of `earlier` (fences, rising, all

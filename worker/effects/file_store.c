@@ -7,21 +7,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call that waits longer gives its lease's renewal no chance; it is then made again, with a new connection. */
-enum { CONNECT_MS = 5000, CALL_MS = 8000, STATEMENT_MS = 6000, LOCK_MS = 4000 };
+/* A call that waits longer gives its lease's renewal no chance; it is then made again, with a new connection. The server gives up
+ * before we do, and a lock before the statement. Connecting has a least time, or it would never succeed. */
+enum { CALL_MAX_MS = 8000, CONNECT_MIN_MS = 1000, CONNECT_MAX_MS = 5000 };
 
 struct file_store {
     struct db_pool *pool;
 };
 
-struct file_store *file_store_new(const char *conninfo, const char *application_name) {
+struct file_store *file_store_new(const char *conninfo, const char *application_name, int64_t call_ms) {
+    int most_ms = call_ms < CALL_MAX_MS ? (int)call_ms : CALL_MAX_MS;
+    int connect_ms = most_ms < CONNECT_MIN_MS ? CONNECT_MIN_MS : most_ms;
     const struct db_options options = {
         .conninfo = conninfo,
         .application_name = application_name,
-        .connect_ms = CONNECT_MS,
-        .deadline_ms = CALL_MS,
-        .statement_timeout_ms = STATEMENT_MS,
-        .lock_timeout_ms = LOCK_MS,
+        .connect_ms = connect_ms < CONNECT_MAX_MS ? connect_ms : CONNECT_MAX_MS,
+        .deadline_ms = most_ms,
+        .statement_timeout_ms = most_ms * 3 / 4,
+        .lock_timeout_ms = most_ms / 2,
     };
     struct file_store *store = memory_alloc(sizeof *store);
     store->pool = db_pool_new(&options);
@@ -41,6 +44,12 @@ static bool query(struct file_store *store, const char *name, const char *sql, c
     if (!db_pool_take(store->pool, &db, error))
         return false;
     bool is_done = db_query(db, name, sql, params, ret_rows, error);
+    if (is_done && db_was_warned(db)) {
+        db_result_free(*ret_rows);
+        *ret_rows = NULL;
+        is_done = error_set(error, ERROR_RETRY, "file_store_in_doubt", "%s: committed with a warning: a standby may lack it",
+                            name != NULL ? name : "query");
+    }
     db_pool_give(store->pool, db);
     return is_done;
 }

@@ -1,7 +1,8 @@
 /* The file server's database as a cleanup sees it: the two calls of sql/fileserver/fileserver.sql behind the gate. Each is one
  * statement, one transaction and one round trip; told twice by the same grant, each answers as before.
  *
- * Errors are the database's (common/db.h). Thread safe. */
+ * Errors are the database's (common/db.h), and RETRY file_store_in_doubt when one was answered with a warning, as is a commit whose
+ * wait for a standby was cancelled. The same call again waits anew, for all before it too. Thread safe. */
 #ifndef LEASE_FILE_STORE_H
 #define LEASE_FILE_STORE_H
 
@@ -13,8 +14,9 @@
 
 struct file_store;
 
-/* Connects at the first call. conninfo is borrowed for its life. */
-struct file_store *file_store_new(const char *conninfo, const char *application_name);
+/* Connects at the first call. conninfo is borrowed for its life. call_ms bounds a call: keep it within the third of a lease for which
+ * work may say nothing. 8 s at most, and connecting 5 s. */
+struct file_store *file_store_new(const char *conninfo, const char *application_name, int64_t call_ms);
 void file_store_free(struct file_store *store); /* NULL allowed */
 
 /* Can the database be reached, and has it got what this needs? FATAL file_store_missing otherwise. */
