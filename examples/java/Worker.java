@@ -16,7 +16,8 @@ public final class Worker {
     static final int THREADS = 4;
     static final long TTL_NS = 10_000_000_000L, MARGIN_NS = 500_000_000L, TTL_MS = TTL_NS / 1_000_000;
 
-    /** One grant, and how long it is surely ours. */
+    /** One grant, and how long it is surely ours. (nanoTime stands still while the machine sleeps, and the lease does not: where that can
+     *  happen, ask the gate before each effect, or a clock that goes on.) */
     static final class Item {
         final JsonNode grant;
         volatile long deadline, progressed = System.nanoTime();
@@ -104,6 +105,10 @@ public final class Worker {
         Item item = new Item(grant, (sent == null ? System.nanoTime() - TTL_NS : sent) + TTL_NS);
         items.put(grant.get("lease").asText(), item);
         threads.submit(() -> {
+            if (!item.isMine()) { // it waited for too long, or answers a claim that we know nothing of
+                done.add(new Done(item, "release", item.asHolder()));
+                return;
+            }
             try {
                 ObjectNode said = item.asHolder();
                 said.set("result", work(item));
@@ -118,7 +123,7 @@ public final class Worker {
     void settle() {
         for (Done one = done.poll(); one != null; one = done.poll()) {
             String lease = one.item().grant.get("lease").asText();
-            items.remove(lease);
+            items.remove(lease, one.item()); // and not the next grant of the same lease
             send(one.command(), lease, one.data());
             finished += one.command().equals("finish") ? 1 : 0;
         }

@@ -13,22 +13,27 @@ import leasehold
 MARGIN_S = 0.5      # our clock and the network are not perfect: stop a little early
 
 
+def clock_s():
+    """Goes on while the machine sleeps, as the lease does, where there is such a clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Item:
     """One grant, and how long it is surely ours."""
 
     def __init__(self, grant, deadline):
         self.grant, self.deadline = grant, deadline
-        self.progressed = time.monotonic()
+        self.progressed = clock_s()
 
     def is_mine(self):
         """To be asked before every effect. Once false it stays false."""
-        if time.monotonic() >= self.deadline - MARGIN_S:
+        if clock_s() >= self.deadline - MARGIN_S:
             self.deadline = float("-inf")
         return self.deadline > 0
 
     def progress(self):
         """Work that says nothing is not renewed: it may be stuck, and others can do it."""
-        self.progressed = time.monotonic()
+        self.progressed = clock_s()
         return self.is_mine()
 
     def as_holder(self):
@@ -64,11 +69,11 @@ class Worker:
         """Asks for what the threads have room for; and says again, now and then, that we still want it."""
         wait_s = self.ttl_s / 2
         wanted = self.granted + (0 if self.is_stopping.is_set() else self.threads - len(self.items))
-        if wanted == self.asked and time.monotonic() - self.sent_at.get(self.refresh, 0) < wait_s / 2:
+        if wanted == self.asked and clock_s() - self.sent_at.get(self.refresh, 0) < wait_s / 2:
             return
         self.asked = max(self.asked, wanted)                     # a total of all claims so far; it never falls
         self.refresh += 1
-        self.sent_at[self.refresh] = time.monotonic()
+        self.sent_at[self.refresh] = clock_s()
         self.sent_at.pop(self.refresh - 100, None)
         self.send("claim", self.holder, {"credit_total": self.asked, "refresh": self.refresh, "ttl_ms": int(self.ttl_s * 1000),
                                          "wait_ms": 0 if self.is_stopping.is_set() else int(wait_s * 1000)})
@@ -80,6 +85,9 @@ class Worker:
         self.pool.submit(self.run, item)
 
     def run(self, item):
+        if not item.is_mine():          # it waited for too long, or answers a claim that we know nothing of
+            self.done.put((item, "release", {}))
+            return
         try:
             self.done.put((item, "finish", {"result": work(item)}))
         except Exception as problem:  # pylint: disable=broad-except  # whatever it is: the item is tried again
@@ -89,12 +97,13 @@ class Worker:
         """What is done is said under its grant, also if the lease has lapsed: done work counts if nobody else has begun it."""
         while not self.done.empty():
             item, command, said = self.done.get()
-            self.items.pop(item.grant["lease"], None)
+            if self.items.get(item.grant["lease"]) is item:     # and not the next grant of the same lease
+                del self.items[item.grant["lease"]]
             self.send(command, item.grant["lease"], {**item.as_holder(), **said})
             self.finished += command == "finish"
 
     def renew(self):
-        now = time.monotonic()
+        now = clock_s()
         self.renewals = {name: sent for name, sent in self.renewals.items() if now - sent[1] < self.ttl_s / 3}   # unanswered: again
         for item in self.items.values():
             is_due = now > item.deadline - self.ttl_s * 2 / 3
@@ -122,15 +131,15 @@ class Worker:
         return record is not None
 
     def serve(self, until_idle):
-        quiet_since = time.monotonic()
-        while not self.is_stopping.is_set() and (until_idle is None or time.monotonic() - quiet_since < until_idle):
+        quiet_since = clock_s()
+        while not self.is_stopping.is_set() and (until_idle is None or clock_s() - quiet_since < until_idle):
             if self.turn() and self.items:
-                quiet_since = time.monotonic()
+                quiet_since = clock_s()
         self.is_stopping.set()                                   # drain: ask for nothing more, end what is in hand
-        until = time.monotonic() + self.ttl_s
-        while (self.items or self.asked > self.granted) and time.monotonic() < until:
+        until = clock_s() + self.ttl_s
+        while (self.items or self.asked > self.granted) and clock_s() < until:
             self.turn()
-            if not self.items and time.monotonic() > until - self.ttl_s + 1:
+            if not self.items and clock_s() > until - self.ttl_s + 1:
                 break
         self.producer.flush(10)
         print(f"{self.holder}: {self.finished} finished", flush=True)
