@@ -16,9 +16,9 @@
  * What it remembers of a resource is its highest fence, claim id, floor and effect number. At most resources_max are remembered. When
  * they are full, an eighth is forgotten: first leases that have ended, lowest fence first, then others. The gate's base rises above whatever was
  * forgotten, and a resource that is not remembered is refused below the base. So the bound never lets a stale one in; what it can do is
- * turn the holder of an old grant away. With more room than leases are live at once (now, or in what lease.state still tells of
- * the past) it does not: what is said of a live lease is remembered beyond the base. (One thing cannot be told any more once it
- * was forgotten: that a fence was given out twice.)
+ * turn the holder of an old grant away. With more room than leases are live or waiting at once (now, or in what lease.state still
+ * tells of the past) it does not: what is said of them is remembered beyond the base. An item that is requested and not yet granted
+ * counts: it has a floor. (One thing cannot be told any more once it was forgotten: that a fence was given out twice.)
  *
  * It keeps out who is late, not who lies: fences are believed. One thread owns a gate. Memory: about 250 bytes and the name per resource. */
 #ifndef LEASE_GATE_H

@@ -104,8 +104,9 @@ typedef void lease_work_fn(void *context, struct lease_item *item);
 
 /* The lease of an item was lost while `work` had it: once per item, from the handle's own thread, at least margin_ms before
  * anybody else can have it (unless this process did not run at that time: then as soon as it does; lease_item_is_mine says so
- * at once in any case, so work that asks may have returned by then). Must return soon, and must not stop the worker. The
- * item is borrowed until it returns. */
+ * at once in any case, so work that asks may have returned by then; and unless a Kafka client is being made anew while the brokers
+ * are away, which can hold that thread up for 2 s: with a margin below that, ask). Must return soon, and must not stop the worker.
+ * The item is borrowed until it returns. */
 typedef void lease_lost_fn(void *context, struct lease_item *item);
 
 /* What the coordinator made of a finish, fail or release; from the handle's own thread, once per item that `work` was called
@@ -181,10 +182,12 @@ LEASE_API void lease_worker_get_stats(struct lease_worker *worker, struct lease_
 LEASE_API const struct lease_grant *lease_item_grant(const struct lease_item *item);
 
 /* Says that the work gets on. The lease is renewed at a third of its ttl if there was progress within the last third; work
- * that is stuck loses it. Returns lease_item_is_mine. Two clock reads at most, no system call. */
+ * that is stuck loses it. Returns lease_item_is_mine. Two clock reads at most; see lease_item_is_mine. */
 LEASE_API bool lease_item_progress(struct lease_item *item);
 
-/* May the next effect be begun? Once false, false for good. No system call, no lock. */
+/* May the next effect be begun? Once false, false for good. No lock, and no system call where the kernel lets processes read the
+ * clock (its clocksource is one of the vDSO's: tsc, kvmclock). The clock goes on while the process is stopped or the machine
+ * sleeps. It stands still in a virtual machine that its host pauses: only a gate turns that one away. */
 LEASE_API bool lease_item_is_mine(struct lease_item *item);
 
 /* How long lease_item_is_mine will be true if nothing is renewed; 0 once it is not. */

@@ -23,12 +23,15 @@
 --   open_account(account text, quota_bytes bigint)                       or another quota for the one that is there
 --   store(file text, account text, bytes bigint, physical_name text) → text    a new file: stored | exists | over_quota | name_taken | unknown
 --   write(file, fence, claim_id, bytes bigint, physical_name text) → text      the file has a new content, under a new name:
+--        unknown      no such file                                              (the first that applies)
 --        stale        the gate refuses. Remove what you wrote; it will never be admitted
---        unknown      no such file
---        gone         its deletion has begun. Likewise
---        name_taken   the name was used before. Likewise
+--        written      this very call had been done before
+--        gone         its deletion has begun. Remove what you wrote
 --        over_quota   the account has no room. Likewise
---        written      done; also if this very call had been done before
+--        name_taken   the name was used before. Remove what you wrote, unless it is that other file's
+--        written      done
+--        A writer that dies between its file and this call leaves a file that no table knows. Nobody here sweeps them: names that are
+--        in no row of fileserver.physical_name and older than any write may take are yours to remove
 --   begin_cleanup(file, fence, claim_id)                                       to be called before the disk is touched:
 --        → verdict text         stale | unknown | deleting | deleted (settled before: only the disk is left to do)
 --          physical_name text   where the file is, if nobody has moved it
