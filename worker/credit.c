@@ -25,6 +25,11 @@ uint64_t credit_claim(struct credit *credit, uint64_t more, int64_t now_us) {
     return refresh;
 }
 
+int64_t credit_say_again_us(const struct credit *credit, int64_t claimed_us, int64_t wait_us) {
+    static const int64_t silence_us = INT64_C(3600) * 1000 * 1000;
+    return claimed_us + (credit_open(credit) > 0 ? wait_us / 2 : silence_us);
+}
+
 bool credit_grant(struct credit *credit, uint64_t refresh, int64_t *ret_sent_us) {
     credit->granted++;
     /* A database that lost the last commits counts fewer grants than there were, and gives more than was asked for. */

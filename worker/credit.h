@@ -39,6 +39,10 @@ uint64_t credit_wanted(const struct credit *credit, uint64_t in_hand);
 /* A claim for `more` items is sent now: counts them, and returns its refresh. */
 uint64_t credit_claim(struct credit *credit, uint64_t more, int64_t now_us);
 
+/* When it is to be said again that we are still here: at half of the wait while something is open; now and then when nothing is,
+ * since the totals of a worker that is silent for a day are forgotten at the coordinator, and ours go on. */
+int64_t credit_say_again_us(const struct credit *credit, int64_t claimed_us, int64_t wait_us);
+
 /* A grant came that names this refresh. True, and when that one was sent; false if it is none that we remember. */
 bool credit_grant(struct credit *credit, uint64_t refresh, int64_t *ret_sent_us);
 

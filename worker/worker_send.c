@@ -46,8 +46,10 @@ static bool send_command(struct lease_worker *worker, struct command_sent *comma
     return is_sent;
 }
 
-static struct command_sent *new_command(struct lease_worker *worker, enum lease_command name, int64_t now_us) {
-    struct command_sent *command = memory_alloc(sizeof *command + SEND_ITEMS * sizeof(struct lease_item *));
+/* With room for `most` items, or as many as a command may have. */
+static struct command_sent *new_command(struct lease_worker *worker, enum lease_command name, size_t most, int64_t now_us) {
+    size_t room = most < SEND_ITEMS ? most : SEND_ITEMS;
+    struct command_sent *command = memory_alloc(sizeof *command + room * sizeof(struct lease_item *));
     command->number = link_next_number(worker->link);
     command->command = name;
     command->sent_us = now_us;
@@ -98,7 +100,7 @@ static void renew_later(struct lease_worker *worker, struct lease_item **items, 
 /* Takes the references of items. */
 static void send_renewals(struct lease_worker *worker, struct lease_item **items, size_t count, int64_t now_us) {
     for (size_t i = 0; i < count;) {
-        struct command_sent *command = new_command(worker, LEASE_COMMAND_RENEW, now_us);
+        struct command_sent *command = new_command(worker, LEASE_COMMAND_RENEW, count - i, now_us);
         size_t size = 0, elements = 0;
         while (i < count && has_room(command, items[i], &size, &elements))
             command->items[command->count++] = items[i++];
@@ -176,7 +178,7 @@ static struct command_sent *gather(struct lease_worker *worker, enum item_verdic
         if (item->verdict != verdict)
             continue;
         if (!command)
-            command = new_command(worker, command_of[verdict], now_us);
+            command = new_command(worker, command_of[verdict], worker->decided_count, now_us);
         if (!has_room(command, item, &size, &elements))
             break;
         worker_unqueue(worker, item);
@@ -329,8 +331,8 @@ static int64_t serve_closing(struct lease_worker *worker, int64_t now_us) {
 /* Returns when to look again. */
 static int64_t serve_claims(struct lease_worker *worker, int64_t now_us) {
     pthread_mutex_lock(&worker->lock);
-    uint64_t wanted = credit_wanted(&worker->credit, worker->hand_count), open = credit_open(&worker->credit);
-    uint64_t limit = worker->credit.limit;
+    uint64_t wanted = credit_wanted(&worker->credit, worker->hand_count), limit = worker->credit.limit;
+    int64_t refresh_us = credit_say_again_us(&worker->credit, worker->claimed_us, (int64_t)worker->wait_ms * 1000);
     bool is_idle = worker->hand_count == 0, is_draining = worker->is_draining, is_closed = worker->is_closed;
     pthread_mutex_unlock(&worker->lock);
     if (is_draining)
@@ -341,7 +343,6 @@ static int64_t serve_claims(struct lease_worker *worker, int64_t now_us) {
         worker->wanted_since_us = 0;
     else if (worker->wanted_since_us == 0)
         worker->wanted_since_us = now_us;
-    int64_t refresh_us = open > 0 ? worker->claimed_us + (int64_t)worker->wait_ms * 500 : INT64_MAX; /* half of it */
     int64_t ask_us = wanted == 0 ? INT64_MAX
                      : is_idle || wanted >= (limit + 3) / 4 ? now_us : worker->wanted_since_us + worker->linger_us;
     if (now_us < refresh_us && now_us < ask_us)

@@ -86,11 +86,23 @@ static void test_credit__bears_more_grants_than_were_asked_for(void **state) {
     free(credit);
 }
 
+static void test_credit__is_said_again_also_when_nothing_is_open(void **state) {
+    (void)state;
+    struct credit *credit = credit_of(2);
+    int64_t sent_us;
+    credit_claim(credit, 1, 0);
+    assert_int_equal(credit_say_again_us(credit, 7, 1000), 507);
+    credit_grant(credit, 1, &sent_us);
+    assert_int_equal(credit_say_again_us(credit, 7, 1000), INT64_C(3600000007)); /* well within a day */
+    free(credit);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_credit__asks_for_what_is_missing),
         cmocka_unit_test(test_credit__tells_when_the_refresh_was_sent),
         cmocka_unit_test(test_credit__gives_up_grants_that_never_come),
+        cmocka_unit_test(test_credit__is_said_again_also_when_nothing_is_open),
         cmocka_unit_test(test_credit__bears_more_grants_than_were_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
