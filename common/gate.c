@@ -21,6 +21,7 @@ struct resource {
     int64_t claim_number; /* of the record that told claim_id */
     int64_t number;       /* of the newest record */
     int64_t published;    /* the highest fence that records told */
+    int64_t finished;     /* the highest fence that records told as finished */
     int64_t effect_done;  /* under `fence` */
     bool is_admitted;     /* somebody was, under `fence` */
     size_t name_size;
@@ -49,7 +50,7 @@ struct gate {
 struct state_record {
     int64_t number, fence, min_fence;
     struct claim_id claim_id;
-    bool has_claim_id;
+    bool has_claim_id, is_finished;
 };
 
 static const char *const verdict_names[] = {"not-ready", "stale", "duplicate", "admit"};
@@ -96,9 +97,10 @@ static int64_t refuses_below(const struct resource *resource) {
     return resource->floor > above_fence ? resource->floor : above_fence;
 }
 
-/* The last grant that is known of is over: its end is a floor above it. */
+/* The last grant that is known of is over: its end is a floor above it, or it was finished. (That is no floor above it: effects of
+ * before the finish may still be under way.) */
 static bool has_ended(const struct resource *resource) {
-    return resource->floor > resource->fence;
+    return resource->floor > resource->fence || (resource->fence > 0 && resource->finished >= resource->fence);
 }
 
 static int compare_for_forgetting(const void *left_item, const void *right_item) {
@@ -208,6 +210,8 @@ static bool read_member(const struct json_member *member, struct state_record *s
         return parse_number(member, &state->fence);
     if (is_named(member, "min_fence"))
         return parse_number(member, &state->min_fence);
+    if (is_named(member, "state"))
+        state->is_finished = member->value_size == strlen("\"finished\"") && memcmp(member->value, "\"finished\"", member->value_size) == 0;
     if (is_named(member, "claim_id"))
         return state->has_claim_id =
                    member->value_size > 2 && claim_id_parse(member->value + 1, member->value_size - 2, &state->claim_id);
@@ -255,6 +259,8 @@ static void take_state(struct gate *gate, const struct state_record *state, bool
         resource = add_resource(gate, buf_text(&gate->name), gate->name.size, floor_of_new(gate, state, is_in_order));
     raise_to(&resource->floor, state->min_fence);
     raise_to(&resource->published, state->fence);
+    if (state->is_finished)
+        raise_to(&resource->finished, state->fence);
     if (state->has_claim_id)
         take_grant(resource, state);
     else

@@ -70,19 +70,20 @@
 --
 -- FLOORS
 --
--- lease.state (or a result) says in `min_fence` which fences are stale for good, from the moment that the lease lapsed or ended, before a
--- successor comes. raise_floor takes that in: as often, as late and in whatever order you like, a floor never goes down. After it
--- has committed, no lower fence gets in, and none is in the middle of its transaction. Floors close the gate earlier; it is
--- safe without.
+-- lease.state (or a result) says in `min_fence` which fences are stale for good, from the moment that the lease lapsed or was given up,
+-- before a successor comes. (A finish shuts out those before it, not itself: its own effects may still be under way.) raise_floor
+-- takes that in: as often, as late and in whatever order you like, a floor never goes down. After it has committed, no lower fence
+-- gets in, and none is in the middle of its transaction. Floors close the gate earlier; it is safe without.
 --
 -- FORGETTING
 --
 -- A row per resource is kept until purge(below) is told that no fence lower than `below` need ever be admitted again, for any resource.
--- (Right now that is the lowest fence of all leases that are held: SELECT min(fence) FROM lease.leases WHERE state = 'held'. Too high a
--- number turns live workers away; none lets a stale one in.) From then on the gate refuses every fence below, known resource or
--- not, and so may forget a resource whose highest fence is below and whose floor is not above: what it remembered could only refuse
--- what is refused anyway. Effects are forgotten only if they were admitted before `effects_before` too and their fence is below: forget
--- those that no later grant will ask for, because their lease has reached a final state. NULL keeps all. Call it until it returns zeros.
+-- (Right now that is the lowest fence of all leases that are held: SELECT min(fence) FROM lease.leases WHERE state = 'held'; a lower
+-- one where effects of leases that have finished may still be on their way, as on a topic. Too high a number turns live workers away;
+-- none lets a stale one in.) From then on the gate refuses every fence below, known resource or not, and so may forget a resource whose
+-- highest fence is below and whose floor is not above: what it remembered could only refuse what is refused anyway. Effects are
+-- forgotten only if they were admitted before `effects_before` too and their fence is below: forget those that no later grant will ask
+-- for, because their lease has reached a final state. NULL keeps all. Call it until it returns zeros.
 --
 -- WHAT IT TRUSTS
 --

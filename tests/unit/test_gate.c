@@ -30,6 +30,7 @@ struct grant {
     int64_t number, fence; /* fence 0: none */
     int claim;             /* 0: none */
     int64_t min_fence;     /* 0: none */
+    bool is_finished;
 };
 
 /* Feeds it as the record of cleanup/<lease>. */
@@ -41,7 +42,7 @@ static bool feed_at(struct gate *gate, const struct grant *grant, int32_t partit
     row.event = "granted";
     row.kind = "cleanup";
     row.subject = grant->lease;
-    row.state = grant->min_fence > grant->fence ? "ready" : "held";
+    row.state = grant->is_finished ? "finished" : grant->min_fence > grant->fence ? "ready" : "held";
     row.changes_lease = true;
     if (grant->fence > 0)
         row.fence = grant->fence;
@@ -60,7 +61,13 @@ static bool feed_at(struct gate *gate, const struct grant *grant, int32_t partit
 
 static void feed(struct gate *gate, const char *lease, int64_t number, int64_t fence, int claim, int64_t min_fence) {
     struct error error;
-    struct grant grant = {lease, number, fence, claim, min_fence};
+    struct grant grant = {lease, number, fence, claim, min_fence, false};
+    assert_true(feed_at(gate, &grant, 0, number, &error));
+}
+
+static void feed_finished(struct gate *gate, const char *lease, int64_t number, int64_t fence, int claim) {
+    struct error error;
+    struct grant grant = {lease, number, fence, claim, fence, true};
     assert_true(feed_at(gate, &grant, 0, number, &error));
 }
 
@@ -123,6 +130,7 @@ static const struct row rows[] = {
     {"ahead of what is published", {S(1, 5, 1, 5)}, 6, 2, 0, GATE_ADMIT},
     {"behind the end of its lease", {S(1, 5, 1, 5), S(2, 5, 1, 6)}, 5, 1, 0, GATE_STALE},
     {"behind its end, admitted before", {S(1, 5, 1, 5), A(5, 1), S(2, 5, 1, 6)}, 5, 1, 0, GATE_STALE},
+    {"its own finish: effects may be under way", {S(1, 5, 1, 5), S(2, 5, 1, 5)}, 5, 1, 0, GATE_ADMIT},
     {"the next after an end", {S(2, 5, 1, 6)}, 6, 2, 0, GATE_ADMIT},
     {"an end without a claim", {S(2, 5, 0, 6)}, 5, 1, 0, GATE_STALE},
     {"a fence without claim or floor", {S(2, 5, 0, 0)}, 4, 1, 0, GATE_STALE},
@@ -198,7 +206,7 @@ static void test_gate__admits_nobody_before_it_has_read_what_was_there(void **st
     assert_false(gate_is_ready(gate));
     const int64_t ends[] = {0, 3, 10};
     gate_begin(gate, ends, 3);
-    struct grant grant = {"f1", 1, 5, 1, 5};
+    struct grant grant = {"f1", 1, 5, 1, 5, false};
     for (int64_t offset = 0; offset < 3; offset++) {
         assert_int_equal(ask(gate, "r", 5, 1), GATE_NOT_READY);
         assert_true(feed_at(gate, &grant, 1, offset, &error));
@@ -333,10 +341,10 @@ static void test_gate__lets_live_leases_in_that_it_hears_of_after_it_forgot_othe
     struct gate *gate = gate_new(&(struct gate_options){.resources_max = 64});
     gate_begin(gate, (int64_t[]){1001, 101}, 2);
     for (int i = 1; i <= 1000; i++) {
-        struct grant over = {name_of(text, "over", i), 100 + i, 100 + i, i, 101 + i};
+        struct grant over = {name_of(text, "over", i), 100 + i, 100 + i, i, 101 + i, false};
         assert_true(feed_at(gate, &over, 0, i, &error));
     }
-    struct grant live = {"live", 50, 50, 7, 50}, straggler = {"late", 49, 49, 7, 49};
+    struct grant live = {"live", 50, 50, 7, 50, false}, straggler = {"late", 49, 49, 7, 49, false};
     assert_true(feed_at(gate, &live, 1, 99, &error));
     assert_true(feed_at(gate, &straggler, 1, 100, &error)); /* may stand for anything that was forgotten */
     assert_true(gate_is_ready(gate));
@@ -355,7 +363,7 @@ static void test_gate__remembers_whom_it_admitted_before_any_record_said_so(void
     assert_int_equal(ask(gate, RESOURCE, 60, 2), GATE_ADMIT); /* its record comes later */
     for (int i = 100; i < 200; i++)
         assert_int_equal(ask(gate, name_of(text, "other/", i), i, i), GATE_ADMIT);
-    struct grant before = {"f1", 50, 50, 1, 50};
+    struct grant before = {"f1", 50, 50, 1, 50, false};
     assert_true(feed_at(gate, &before, 0, 1, &error));
     assert_int_equal(ask(gate, RESOURCE, 50, 1), GATE_STALE);
     gate_free(gate);
@@ -448,7 +456,7 @@ static void feed_event(struct play *play, const struct event *event) {
     char text[32];
     struct error error;
     /* Ends without a claim say nothing that their floor does not. */
-    struct grant grant = {name_of(text, "", event->lease), event->number, event->fence, event->claim, event->min_fence};
+    struct grant grant = {name_of(text, "", event->lease), event->number, event->fence, event->claim, event->min_fence, false};
     assert_true(feed_at(play->gate, &grant, event->lease % PARTITIONS, play->offset++, &error));
     struct event noted = *event;
     if (event->claim == 0)
@@ -550,8 +558,25 @@ static void test_gate__never_admits_more_than_the_whole_history_when_it_forgets(
     play_games(GATE_RESOURCES_MIN, false, 200);
 }
 
+/* A finish is no floor above its fence, and an end all the same. */
+static void test_gate__forgets_what_is_finished_before_what_is_held(void **state) {
+    (void)state;
+    struct gate *gate = ready_gate(8);
+    static const char *const held[] = {"h1", "h2", "h3", "h4"}, *const finished[] = {"f1", "f2", "f3", "f4"};
+    for (int i = 0; i < 4; i++)
+        feed(gate, held[i], i + 1, i + 1, i + 1, i + 1);
+    for (int i = 0; i < 4; i++)
+        feed_finished(gate, finished[i], i + 5, i + 5, i + 5);
+    feed(gate, "h5", 9, 9, 9, 9);
+    assert_int_equal(ask(gate, "cleanup/h1", 1, 1), GATE_ADMIT);
+    assert_int_equal(ask(gate, "cleanup/f1", 5, 5), GATE_STALE); /* its place was needed */
+    assert_int_equal(ask(gate, "cleanup/f2", 6, 6), GATE_ADMIT); /* sent before the finish, and late */
+    gate_free(gate);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gate__forgets_what_is_finished_before_what_is_held),
         cmocka_unit_test(test_gate__keeps_the_rule),
         cmocka_unit_test(test_gate__takes_no_name_that_is_none),
         cmocka_unit_test(test_gate__admits_nobody_before_it_has_read_what_was_there),
