@@ -234,7 +234,7 @@ def summary(found):
     return {"requested": len(found.requested), "final": dict(ends), "files": len(found.files), "on_disk": len(found.disk),
             "effects": len([1 for row in found.lifecycle if row[2] is not None]),
             "begun": len([1 for row in found.lifecycle if row[1] == "begun"]),
-            "missing": len([1 for row in found.lifecycle if row[5]])}
+            "missing": len([1 for row in found.lifecycle if row[1] == "settled" and row[5]])}
 
 
 def balance(found):
