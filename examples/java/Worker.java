@@ -75,6 +75,7 @@ public final class Worker {
     final Queue<Done> done = new ConcurrentLinkedQueue<>();
     long asked, granted, refresh, finished, claimedAt;
     volatile boolean isStopping;
+    boolean hasClosed; // our demand
 
     Worker(String kind) {
         this.kind = kind;
@@ -84,19 +85,22 @@ public final class Worker {
         return Leasehold.send(producer, kind, command, subject, data);
     }
 
-    /** Asks for what the threads have room for; and says again, now and then, that we still want it. */
+    /** Asks for what the threads have room for; says again, now and then, that we still want it; and at last, once, that we don't. */
     void claim() {
         long now = System.nanoTime();
-        long wanted = granted + (isStopping ? 0 : THREADS - items.size());
-        if (wanted == asked && now - claimedAt < TTL_NS / 4) {
+        boolean isLast = isStopping;
+        long wanted = Math.max(asked, granted + (isLast ? 0 : THREADS - items.size()));
+        boolean isTold = isLast ? hasClosed : wanted == asked && now - claimedAt < TTL_NS / 4;
+        if (isTold) {
             return;
         }
-        asked = Math.max(asked, wanted); // a total of all claims so far; it never falls
+        hasClosed = isLast;
+        asked = wanted; // a total of all claims so far; it never falls
         claimedAt = now;
         sentAt.put(++refresh, now);
         sentAt.remove(refresh - 100);
         send("claim", holder, Leasehold.JSON.createObjectNode().put("credit_total", asked).put("refresh", refresh)
-                .put("ttl_ms", TTL_MS).put("wait_ms", isStopping ? 0 : TTL_MS / 2));
+                .put("ttl_ms", TTL_MS).put("wait_ms", isLast ? 0 : TTL_MS / 2));
     }
 
     void take(JsonNode grant) {

@@ -61,22 +61,25 @@ class Worker:
         self.sent_at = {}               # refresh: when it was sent
         self.renewals = {}              # message id: (item, when it was sent)
         self.is_stopping = threading.Event()
+        self.has_closed = False         # our demand
 
     def send(self, command, subject, data):
         return leasehold.send(self.producer, self.kind, command, subject, data)
 
     def claim(self):
-        """Asks for what the threads have room for; and says again, now and then, that we still want it."""
-        wait_s = self.ttl_s / 2
-        wanted = self.granted + (0 if self.is_stopping.is_set() else self.threads - len(self.items))
-        if wanted == self.asked and clock_s() - self.sent_at.get(self.refresh, 0) < wait_s / 2:
+        """Asks for what the threads have room for; says again, now and then, that we still want it; and at last, once, that we don't."""
+        wait_s, is_last = self.ttl_s / 2, self.is_stopping.is_set()
+        wanted = max(self.asked, self.granted + (0 if is_last else self.threads - len(self.items)))
+        is_told = self.has_closed if is_last else wanted == self.asked and clock_s() - self.sent_at.get(self.refresh, 0) < wait_s / 2
+        if is_told:
             return
-        self.asked = max(self.asked, wanted)                     # a total of all claims so far; it never falls
+        self.has_closed = is_last
+        self.asked = wanted                                      # a total of all claims so far; it never falls
         self.refresh += 1
         self.sent_at[self.refresh] = clock_s()
         self.sent_at.pop(self.refresh - 100, None)
         self.send("claim", self.holder, {"credit_total": self.asked, "refresh": self.refresh, "ttl_ms": int(self.ttl_s * 1000),
-                                         "wait_ms": 0 if self.is_stopping.is_set() else int(wait_s * 1000)})
+                                         "wait_ms": 0 if is_last else int(wait_s * 1000)})
 
     def take(self, grant):
         self.granted += 1
