@@ -11,6 +11,8 @@ import subprocess
 import threading
 import time
 
+from waiting import eventually
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(HERE, "peers")
 PROCESSES = (1, 2, 8)
@@ -89,9 +91,7 @@ def run(start, count, is_done):
         begun = time.monotonic()
         for process in processes:
             process.go()
-        while not is_done(processes):
-            assert time.monotonic() - begun < LIMIT_S, "it does not come to an end"
-            time.sleep(0.05)
+        eventually(lambda: is_done(processes), LIMIT_S, "the last item is finished", every=0.05)
         return time.monotonic() - begun
     finally:
         for process in processes:
@@ -148,18 +148,15 @@ def latency_ms(bench, rounds):
         worker = Process(our_words(bench, place, 1))
         worker.go()
         request(place, 1, "warm-up")
-        time.sleep(3)
+        eventually(lambda: "warm-up-0" in worker.begun, LIMIT_S, "the worker has come to its stride")
+        place.wait_idle()
         events, late = place.events(), []
         for number in range(rounds):
             sent = time.time()
             events.send("delivery", "request", f"ping-{number}", {})
             events.flush()
-            until = time.monotonic() + 10
-            while f"ping-{number}" not in worker.begun:
-                assert time.monotonic() < until, f"ping-{number} was not begun"
-                time.sleep(0.002)
-            late.append(worker.begun[f"ping-{number}"] / 1000 - sent * 1000)
-            time.sleep(0.02)
+            begun = eventually(lambda item=f"ping-{number}": worker.begun.get(item), 10, f"item {number} is begun", every=0.02)
+            late.append(begun / 1000 - sent * 1000)
         worker.end()
         return statistics.median(late)
     finally:
