@@ -3,20 +3,14 @@
  * SIGTERM and SIGINT drain; a second one ends the process at once, which loses nothing (what was not committed is read
  * again, what was not published is published by the next). Exit statuses are those of sysexits.h. */
 #include "common/buf.h"
+#include "common/process.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/options.h"
 
-#include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 extern char **environ;
-
-/* Many threads, few of them busy: more arenas only keep memory apart. The bound on resident memory needs this. */
-enum { ARENAS = 2 };
 
 static void print(void (*append)(struct buf *out), FILE *file) {
     struct buf out = BUF_INIT;
@@ -36,32 +30,17 @@ static void append_version(struct buf *out) {
     buf_append_text(out, "lease-coordinator " LEASE_VERSION "\n");
 }
 
-static sigset_t stop_signals(void) {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    return signals;
+static int run_coordinator(void *coordinator) {
+    return coordinator_run(coordinator);
 }
 
-/* A thread of its own takes the signals: nothing runs inside a handler. */
-static void *wait_for_signals(void *context) {
-    const sigset_t signals = stop_signals();
-    int number;
-    sigwait(&signals, &number);
-    coordinator_stop(context);
-    sigwait(&signals, &number);
-    _exit(128 + number);
+static void stop_coordinator(void *coordinator) {
+    coordinator_stop(coordinator);
 }
 
 static int run(const struct options *options) {
-    pthread_t thread;
     struct coordinator *coordinator = coordinator_new(options);
-    int failed = pthread_create(&thread, NULL, wait_for_signals, coordinator);
-    memory_or_exit(failed != 0 ? NULL : coordinator);
-    int status = coordinator_run(coordinator);
-    pthread_cancel(thread);
-    pthread_join(thread, NULL);
+    int status = process_run(run_coordinator, stop_coordinator, coordinator);
     coordinator_free(coordinator);
     return status;
 }
@@ -88,12 +67,9 @@ static int act(const struct options *options) {
 }
 
 int main(int argc, char **argv) {
-    const sigset_t signals = stop_signals();
     struct options options;
     struct error error = {0};
-    mallopt(M_ARENA_MAX, ARENAS);
-    signal(SIGPIPE, SIG_IGN);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before any thread: they inherit it */
+    process_prepare();
     if (!options_load(&options, OPTIONS_COORDINATOR, &argc, argv, environ, &error)) {
         fprintf(stderr, "lease-coordinator: %s\n", error.message);
         return options_exit_status(&error);

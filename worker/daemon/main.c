@@ -3,18 +3,13 @@
  * SIGTERM and SIGINT drain; a second one ends the process at once: its leases lapse, and others do the rest. Exit statuses are
  * those of sysexits.h. */
 #include "common/buf.h"
+#include "common/process.h"
 #include "worker/daemon/daemon.h"
 
-#include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 extern char **environ;
-
-enum { ARENAS = 2 }; /* as in the coordinator: many threads, few of them busy */
 
 static void append_help(struct buf *out) {
     buf_append_text(
@@ -36,32 +31,17 @@ static void append_version(struct buf *out) {
     buf_append_text(out, "lease-worker " LEASE_VERSION "\n");
 }
 
-static sigset_t stop_signals(void) {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    return signals;
+static int run_daemon(void *daemon) {
+    return daemon_run(daemon);
 }
 
-/* A thread of its own takes the signals: nothing runs inside a handler. */
-static void *wait_for_signals(void *context) {
-    const sigset_t signals = stop_signals();
-    int number;
-    sigwait(&signals, &number);
-    daemon_stop(context);
-    sigwait(&signals, &number);
-    _exit(128 + number);
+static void stop_daemon(void *daemon) {
+    daemon_stop(daemon);
 }
 
 static int run(const struct settings *settings) {
-    pthread_t thread;
     struct daemon *daemon = daemon_new(settings);
-    int failed = pthread_create(&thread, NULL, wait_for_signals, daemon);
-    memory_or_exit(failed != 0 ? NULL : daemon);
-    int status = daemon_run(daemon);
-    pthread_cancel(thread);
-    pthread_join(thread, NULL);
+    int status = process_run(run_daemon, stop_daemon, daemon);
     daemon_free(daemon);
     return status;
 }
@@ -82,12 +62,9 @@ static int act(const struct settings *settings) {
 }
 
 int main(int argc, char **argv) {
-    const sigset_t signals = stop_signals();
     struct settings settings;
     struct error error = {0};
-    mallopt(M_ARENA_MAX, ARENAS);
-    signal(SIGPIPE, SIG_IGN);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before any thread: they inherit it */
+    process_prepare();
     if (!settings_load(&settings, &argc, argv, environ, &error)) {
         fprintf(stderr, "lease-worker: %s\n", error.message);
         return settings_exit_status(&error);
