@@ -900,3 +900,25 @@ void config_help(const struct config_schema *schema, struct buf *out) {
     buf_append_text(out, "  -X NAME=VALUE\n        a librdkafka property (LEASE_KAFKA_<NAME with _ for .>, section [kafka] of "
                          "the file; a secret one\n        also as NAME_file)\n");
 }
+
+/* ---- flags that are no keys ---- */
+
+enum config_action config_take_action(int *argc, char **argv) {
+    static const struct {
+        const char *flag;
+        enum config_action action;
+    } actions[] = {{"--help", CONFIG_HELP},
+                   {"-h", CONFIG_HELP},
+                   {"--version", CONFIG_VERSION},
+                   {"-V", CONFIG_VERSION},
+                   {"--show-config", CONFIG_SHOW}};
+    for (int at = 1; at < *argc; at++)
+        for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+            if (strcmp(argv[at], actions[i].flag) != 0)
+                continue;
+            memmove(argv + at, argv + at + 1, (size_t)(*argc - at) * sizeof *argv);
+            --*argc;
+            return actions[i].action;
+        }
+    return CONFIG_RUN;
+}

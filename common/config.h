@@ -45,6 +45,9 @@ enum config_secrecy {
     CONFIG_SECRET_NO_FLAG, /* nor accepted on the command line, which everybody on the machine can read */
 };
 
+/* What --help or -h, --version or -V, and --show-config ask for. */
+enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_SHOW };
+
 enum config_origin { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_ENVIRONMENT, CONFIG_FLAG, CONFIG_ORIGINS };
 
 struct config_row {
@@ -109,5 +112,8 @@ bool config_read_secret(const char *path, char **ret_secret, struct error *error
 /* For documents and tests: "--batch-messages" and "LEASE_BATCH_MESSAGES". */
 void config_flag_name(const char *key, struct buf *out);
 void config_environment_name(const char *key, struct buf *out);
+
+/* Takes these flags out of argv; the first of them counts. */
+enum config_action config_take_action(int *argc, char **argv);
 
 #endif

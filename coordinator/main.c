@@ -47,20 +47,20 @@ static int run(const struct options *options) {
 
 static int act(const struct options *options) {
     switch (options->action) {
-    case OPTIONS_HELP:
+    case CONFIG_HELP:
         print(append_help, stdout);
         return EXIT_SUCCESS;
-    case OPTIONS_VERSION:
+    case CONFIG_VERSION:
         print(append_version, stdout);
         return EXIT_SUCCESS;
-    case OPTIONS_SHOW: {
+    case CONFIG_SHOW: {
         struct buf out = BUF_INIT;
         options_show(options, &out);
         fputs(buf_text(&out), stdout);
         buf_release(&out);
         return EXIT_SUCCESS;
     }
-    case OPTIONS_RUN:
+    case CONFIG_RUN:
         break;
     }
     return run(options);

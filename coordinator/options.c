@@ -1,7 +1,6 @@
 /* The table of configuration keys; see options.h. Runs at start, in main's thread. */
 #include "coordinator/options.h"
 
-#include "common/config.h"
 #include "common/http.h"
 
 #include <stdio.h>
@@ -96,24 +95,6 @@ static const struct config_schema *schema_of(enum options_program program) {
     return program == OPTIONS_COORDINATOR ? &coordinator_schema : &leasectl_schema;
 }
 
-/* Takes --help, --version and --show-config out of argv; the first of them counts. */
-static enum options_action take_action(int *argc, char **argv) {
-    static const struct {
-        const char *flag;
-        enum options_action action;
-    } actions[] = {{"--help", OPTIONS_HELP},       {"-h", OPTIONS_HELP},           {"--version", OPTIONS_VERSION},
-                   {"-V", OPTIONS_VERSION},        {"--show-config", OPTIONS_SHOW}};
-    for (int at = 1; at < *argc; at++)
-        for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
-            if (strcmp(argv[at], actions[i].flag) != 0)
-                continue;
-            memmove(argv + at, argv + at + 1, (size_t)(*argc - at) * sizeof *argv);
-            --*argc;
-            return actions[i].action;
-        }
-    return OPTIONS_RUN;
-}
-
 /* "<host>-<8 hex digits>": unlike any other process, before or after. */
 static void make_instance(struct options *options) {
     char host[64] = "";
@@ -166,8 +147,8 @@ bool options_load(struct options *options, enum options_program program, int *ar
                   struct error *error) {
     memset(options, 0, sizeof *options);
     if (program == OPTIONS_COORDINATOR)
-        options->action = take_action(argc, argv);
-    if (options->action == OPTIONS_HELP || options->action == OPTIONS_VERSION)
+        options->action = config_take_action(argc, argv);
+    if (options->action == CONFIG_HELP || options->action == CONFIG_VERSION)
         return true;
     options->config = config_new(schema_of(program));
     if (load(options, program, argc, argv, environment, error))

@@ -5,6 +5,7 @@
 #define LEASE_OPTIONS_H
 
 #include "common/buf.h"
+#include "common/config.h"
 #include "common/error.h"
 #include "common/kafka_config.h"
 #include "common/log.h"
@@ -14,8 +15,6 @@
 #include <stdint.h>
 
 enum options_program { OPTIONS_COORDINATOR = 1, OPTIONS_LEASECTL = 2 };
-
-enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_SHOW };
 
 /* Texts are borrowed from `config` (or owned by it) and live until options_release; NULL where not set. */
 struct options {
@@ -43,7 +42,7 @@ struct options {
     bool throwaway;
     const char *config_file;
 
-    enum options_action action;           /* coordinator only: what --help, --version, --show-config ask for */
+    enum config_action action;           /* coordinator only: what --help, --version, --show-config ask for */
     const struct kafka_property *kafka;   /* passed through to librdkafka */
     size_t kafka_count;
     char generated_instance[128];         /* storage of `instance` where none is given */

@@ -74,7 +74,7 @@ static void test_options__brokers_database_and_key_are_enough(void **state) {
     assert_int_equal(options->log_format, LOG_FORMAT_LOGFMT);
     assert_int_equal(options->log_level, LOG_INFO);
     assert_false(options->throwaway);
-    assert_int_equal(options->action, OPTIONS_RUN);
+    assert_int_equal(options->action, CONFIG_RUN);
     assert_int_equal(options->kafka_count, 0);
 }
 
@@ -174,7 +174,7 @@ static void test_options__show_holds_no_secret(void **state) {
                      ENVIRONMENT(ENOUGH, "LEASE_KAFKA_SASL_PASSWORD=canary",
                                  "LEASE_TOKEN_KEY_PREVIOUS=canary-canary-canary-canary-canary-"),
                      "--show-config", NULL));
-    assert_int_equal(fixture->options.action, OPTIONS_SHOW);
+    assert_int_equal(fixture->options.action, CONFIG_SHOW);
     struct buf out = BUF_INIT;
     options_show(&fixture->options, &out);
     assert_null(strstr(buf_text(&out), "canary"));
@@ -187,9 +187,9 @@ static void test_options__help_and_version_need_nothing_else(void **state) {
     struct fixture *fixture = *state;
     char *nothing[] = {NULL};
     assert_true(load(fixture, OPTIONS_COORDINATOR, nothing, "--lanes", "many", "--help", NULL));
-    assert_int_equal(fixture->options.action, OPTIONS_HELP);
+    assert_int_equal(fixture->options.action, CONFIG_HELP);
     assert_true(load(fixture, OPTIONS_COORDINATOR, nothing, "-V", NULL));
-    assert_int_equal(fixture->options.action, OPTIONS_VERSION);
+    assert_int_equal(fixture->options.action, CONFIG_VERSION);
 }
 
 static void test_options__leasectl_takes_its_keys_and_leaves_the_rest(void **state) {

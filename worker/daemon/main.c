@@ -48,11 +48,11 @@ static int run(const struct settings *settings) {
 
 static int act(const struct settings *settings) {
     struct buf out = BUF_INIT;
-    if (settings->action == SETTINGS_RUN)
+    if (settings->action == CONFIG_RUN)
         return run(settings);
-    if (settings->action == SETTINGS_HELP)
+    if (settings->action == CONFIG_HELP)
         append_help(&out);
-    else if (settings->action == SETTINGS_VERSION)
+    else if (settings->action == CONFIG_VERSION)
         append_version(&out);
     else
         settings_show(settings, &out);

@@ -1,7 +1,6 @@
 /* The table of keys; see settings.h. Runs at start, in main's thread. */
 #include "worker/daemon/settings.h"
 
-#include "common/config.h"
 #include "worker/effects/delivery.h"
 
 #include <string.h>
@@ -89,24 +88,6 @@ static const struct config_schema schema = {
     .property_is_secret = kafka_property_is_secret,
 };
 
-/* Takes --help, --version and --show-config out of argv; the first of them counts. */
-static enum settings_action take_action(int *argc, char **argv) {
-    static const struct {
-        const char *flag;
-        enum settings_action action;
-    } actions[] = {{"--help", SETTINGS_HELP},    {"-h", SETTINGS_HELP},          {"--version", SETTINGS_VERSION},
-                   {"-V", SETTINGS_VERSION},     {"--show-config", SETTINGS_SHOW}};
-    for (int at = 1; at < *argc; at++)
-        for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
-            if (strcmp(argv[at], actions[i].flag) != 0)
-                continue;
-            memmove(argv + at, argv + at + 1, (size_t)(*argc - at) * sizeof *argv);
-            --*argc;
-            return actions[i].action;
-        }
-    return SETTINGS_RUN;
-}
-
 /* Rules between keys. Each names both. */
 static bool check_together(const struct settings *settings, struct error *error) {
     if (settings->kind == SETTINGS_CLEANUP && (settings->file_root == NULL || settings->file_database == NULL))
@@ -133,8 +114,8 @@ static bool load(struct settings *settings, int *argc, char **argv, char *const 
 
 bool settings_load(struct settings *settings, int *argc, char **argv, char *const *environment, struct error *error) {
     memset(settings, 0, sizeof *settings);
-    settings->action = take_action(argc, argv);
-    if (settings->action == SETTINGS_HELP || settings->action == SETTINGS_VERSION)
+    settings->action = config_take_action(argc, argv);
+    if (settings->action == CONFIG_HELP || settings->action == CONFIG_VERSION)
         return true;
     settings->config = config_new(&schema);
     if (load(settings, argc, argv, environment, error))

@@ -5,14 +5,13 @@
 #define LEASE_DAEMON_SETTINGS_H
 
 #include "common/buf.h"
+#include "common/config.h"
 #include "common/error.h"
 #include "common/kafka_config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum settings_action { SETTINGS_RUN, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_SHOW };
 
 enum settings_kind { SETTINGS_CLEANUP, SETTINGS_DELIVERY };
 
@@ -37,7 +36,7 @@ struct settings {
     int log_level;  /* enum log_level */
     const char *config_file;
 
-    enum settings_action action;
+    enum config_action action;
     const struct kafka_property *kafka; /* passed through to librdkafka */
     size_t kafka_count;
     struct config *config;
