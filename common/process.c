@@ -6,6 +6,8 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 /* Many threads, few of them busy: more arenas only keep memory apart. The bound on resident memory needs this. */
@@ -14,6 +16,7 @@ enum { ARENAS = 2 };
 struct stopper {
     void (*stop)(void *object);
     void *object;
+    atomic_bool is_over;      /* the run has returned: the next signal is process_run's own */
 };
 
 static sigset_t stop_signals(void) {
@@ -24,14 +27,22 @@ static sigset_t stop_signals(void) {
     return signals;
 }
 
-static void *wait_for_signals(void *context) {
-    const struct stopper *stopper = context;
+/* True for a signal from outside, false when the run is over. */
+static bool wait_for_signal(struct stopper *stopper, int *ret_number) {
     const sigset_t signals = stop_signals();
+    sigwait(&signals, ret_number);
+    return !atomic_load(&stopper->is_over);
+}
+
+static void *wait_for_signals(void *context) {
+    struct stopper *stopper = context;
     int number;
-    sigwait(&signals, &number);
+    if (!wait_for_signal(stopper, &number))
+        return NULL;
     stopper->stop(stopper->object);
-    sigwait(&signals, &number);
-    _exit(128 + number);
+    if (wait_for_signal(stopper, &number))
+        _exit(128 + number);
+    return NULL;
 }
 
 void process_prepare(void) {
@@ -47,7 +58,9 @@ int process_run(int (*run)(void *object), void (*stop)(void *object), void *obje
     int failed = pthread_create(&thread, NULL, wait_for_signals, &stopper);
     memory_or_exit(failed != 0 ? NULL : object);
     int status = run(object);
-    pthread_cancel(thread);
+    /* Woken, not cancelled: a cancelled thread leaves its stack marked as in use, which AddressSanitizer takes for a fault. */
+    atomic_store(&stopper.is_over, true);
+    pthread_kill(thread, SIGTERM);
     pthread_join(thread, NULL);
     return status;
 }

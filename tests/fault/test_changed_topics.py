@@ -51,6 +51,7 @@ class Site(Stage):
         admin = self.place.kafka.admin()
         for future in admin.create_partitions([NewPartitions(self.name(), 13)]).values():
             future.result()
+        eventually(lambda: self.place.kafka.partition_count(self.name()) == 13, 20, "the broker tells of the new partition")
 
     def answered(self):
         """Runs of which the journal knows."""

@@ -117,6 +117,10 @@ class GivenKafka:
         """The names of all topics."""
         return set(self.admin().list_topics(timeout=10).topics)
 
+    def partition_count(self, name):
+        """As a client that asks now is told: a broker hears of a change a little later than the controller answers."""
+        return len(self.admin().list_topics(name, timeout=10).topics[name].partitions)
+
     def delete_topics(self, names):
         if names:
             admin = self.admin()      # its futures end with it
