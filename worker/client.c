@@ -46,8 +46,12 @@ static void make_calls(struct lease_client *client, struct call_list *calls) {
 }
 
 void client_look_at_loss(struct lease_run *run, int64_t now_us, struct call_list *calls) {
-    if (atomic_load(&run->is_held) && hold_take_loss(&run->hold, now_us))
+    if (atomic_load(&run->is_held) && hold_take_loss(&run->hold, now_us) && !run->is_covering)
         client_gather(calls, run, true, false);
+}
+
+bool client_renews(const struct lease_run *run) {
+    return !run->is_manual || run->is_covering;
 }
 
 /* ---- sending; under the lock ---- */
@@ -158,7 +162,7 @@ static int64_t serve_hold(struct lease_run *run, struct renewal *renewal, int64_
         return INT64_MAX;
     client_look_at_loss(run, now_us, calls);
     bool is_asking = run->ask.state == ASK_QUEUED || run->ask.state == ASK_SENT; /* then it waits, and is not stuck */
-    if (run->is_manual)
+    if (!client_renews(run))
         run->hold.look_us = INT64_MAX;
     else if (hold_wish(&run->hold, &run->terms, is_asking, now_us) == HOLD_RENEW)
         add_renewal(run->client, run, renewal, now_us);

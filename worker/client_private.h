@@ -1,5 +1,5 @@
 /* Between the files of the run side: the handle and its thread (client.c), what comes in (client_take.c), what a run is asked to
- * do (run.c). Not for anybody else. */
+ * do (run.c, and cover.c for large starts). Not for anybody else. */
 #ifndef LEASE_CLIENT_PRIVATE_H
 #define LEASE_CLIENT_PRIVATE_H
 
@@ -42,6 +42,7 @@ struct lease_run {
     void *context;
     char *lease;
     bool is_manual;
+    bool is_covering; /* a large start is under way: nothing is called back, and it is renewed in any case */
     unsigned ttl_ms;
     int64_t answer_us;
     struct hold_terms terms;
@@ -109,16 +110,31 @@ void client_say_farewell(struct lease_client *client, const struct lease_grant *
 /* If the run's hold is lost and nobody was told: gathers it. */
 void client_look_at_loss(struct lease_run *run, int64_t now_us, struct call_list *calls);
 
+/* Is it renewed in the background? */
+bool client_renews(const struct lease_run *run);
+
 /* ---- client_take.c; takes the lock itself ---- */
 
 void client_take_grant(struct lease_client *client, const struct message *record, struct call_list *calls);
 void client_take_result(struct lease_client *client, const struct message *record, struct call_list *calls);
 /* Under the lock: the command under way ends without an answer. */
 void client_give_up(struct lease_run *run, struct call_list *calls);
+/* Under the lock: copies it into the run. */
+void client_keep_answer(struct lease_run *run, const struct lease_answer *answer);
 
 /* ---- run.c ---- */
 
 /* Wipes what the command said. */
 void ask_clear(struct ask *ask);
+
+/* Takes `data`. Under the lock, which is given up while waiting for the answer; nothing else is asked (ASK_NONE). */
+enum lease_status run_ask(struct lease_run *run, enum lease_command command, struct buf *data, unsigned wait_ms);
+
+/* ---- cover.c ---- */
+
+/* Covers all that the options name and begins; the start has been granted. Any thread, without the lock. Unless it is accepted,
+ * the lease is given back. */
+enum lease_status cover_all(struct lease_run *run, const struct lease_run_options *options, unsigned wait_ms,
+                            struct lease_error *ret_error);
 
 #endif

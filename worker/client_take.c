@@ -52,7 +52,7 @@ static void texts_of(struct lease_answer *answer, const char **ret_texts[ANSWER_
     memcpy(ret_texts, texts, sizeof texts);
 }
 
-static void keep_answer(struct lease_run *run, const struct lease_answer *answer) {
+void client_keep_answer(struct lease_run *run, const struct lease_answer *answer) {
     struct buf pool = BUF_INIT;
     const char **texts[ANSWER_TEXTS];
     size_t at[ANSWER_TEXTS];
@@ -100,9 +100,9 @@ static void take_start(struct lease_run *run, const struct messages_grant *read,
     struct lease_answer answer = {.outcome = "granted", .until = read->until, .fence = read->grant.fence, .remaining_ms = -1,
                                   .held_by = {.fence = -1, .remaining_ms = -1}};
     keep_grant(run, &read->grant);
-    keep_answer(run, &answer);
+    client_keep_answer(run, &answer);
     hold_init(&run->hold, &run->terms, run->ask.sent_us, now_us);
-    if (run->is_manual)
+    if (!client_renews(run))
         run->hold.look_us = INT64_MAX;
     atomic_store(&run->is_held, true);
     end_ask(run, false, calls);
@@ -149,7 +149,7 @@ static void lose(struct lease_run *run, struct call_list *calls) {
 
 static void renewed(struct lease_run *run, int64_t sent_us) {
     hold_renewed(&run->hold, &run->terms, sent_us, hold_clock_us());
-    if (run->is_manual)
+    if (!client_renews(run))
         run->hold.look_us = INT64_MAX;
 }
 
@@ -163,7 +163,7 @@ static void take_answer(struct lease_run *run, struct messages_result *result, s
     if (run->ask.command == LEASE_COMMAND_START && result->outcome == LEASE_OUTCOME_GRANTED)
         return; /* the grant itself, with its token, is on its way */
     result->answer.is_refusal = lease_outcome_is_refusal(result->outcome);
-    keep_answer(run, &result->answer);
+    client_keep_answer(run, &result->answer);
     if (result->outcome == LEASE_OUTCOME_RENEWED)
         renewed(run, run->ask.sent_us);
     if (ends_run(result->outcome))

@@ -270,10 +270,15 @@ typedef void lease_answered_fn(void *context, struct lease_run *run, const struc
 /* As for items: once per run, in time. */
 typedef void lease_run_lost_fn(void *context, struct lease_run *run);
 
+/* The next resource of a listing, "<type>/<id>", borrowed until the next call; NULL when there is no more. In the thread that
+ * called lease_run_start; may take its time, and use the database, but not the library. NULL and an `error` that was filled in (its
+ * kind): the listing broke off, and the start with it. */
+typedef const char *lease_next_fn(void *context, struct lease_error *error);
+
 struct lease_run_options {
     size_t size; /* set by lease_run_options_init */
     const char *lease; /* the run's name; required */
-    const char *const *resources; /* "<type>/<id>", at most 10000 */
+    const char *const *resources; /* "<type>/<id>", none twice. More than one message holds: see LARGE STARTS */
     size_t resource_count;
     const char *payload; /* a JSON object as text, or NULL */
     unsigned ttl_ms;     /* 0 = the client's */
@@ -281,12 +286,27 @@ struct lease_run_options {
     unsigned answer_ms;  /* for callbacks: how long an answer is waited for; default 30000 */
     lease_answered_fn *answered;
     lease_run_lost_fn *lost;
-    void *context;
+    void *context;       /* handed to the callbacks, and to `next` */
+    lease_next_fn *next; /* instead of `resources`: a listing, however long */
+    const char *const *tables; /* "<type>": the resources are all that these tables have, see LARGE STARTS; at most 100 */
+    size_t table_count;
 };
 LEASE_API void lease_run_options_init_sized(struct lease_run_options *options, size_t size);
 static inline void lease_run_options_init(struct lease_run_options *options) {
     lease_run_options_init_sized(options, sizeof *options);
 }
+
+/* LARGE STARTS. A message takes 10000 resources and 262144 bytes. A start over more of them, over a listing or over tables is sent
+ * in parts: a start that says that more will follow, covers of as many as a message holds, one after the other under its fence, and
+ * a begin with their count. The lease is ours, and is renewed, from the first of them on (also if is_manual), for as long as the
+ * listing gets on; what is covered already is held against others. It is accepted when all are covered. If one is held by somebody
+ * else, or the lease is lost in the middle, everything is given back, and the answer says who is in the way (the library's own
+ * word for a lease that was not renewed in time is "lapsed").
+ *
+ * Such a start is waited for: wait_ms is that of each part, and cannot be 0. Nobody is called back before it is accepted.
+ *
+ * Tables. While a run covers a table, no other one that names the table may begin to, though each resource were free: two that list
+ * the same table in turn would only get into each other's way. What is inserted after the listing has passed is not covered. */
 
 /* Asks for the lease, and waits wait_ms at most for the answer; with wait_ms 0 and `answered` set, returns LEASE_PENDING at once.
  * *ret_run is set unless it returns LEASE_FAILED, and is the caller's to free. After LEASE_UNANSWERED a grant that comes later

@@ -26,16 +26,25 @@ void messages_write_claim(struct buf *data, uint64_t credit_total, uint64_t refr
                 (unsigned long long)credit_total, (unsigned long long)refresh, wait_ms, ttl_ms);
 }
 
+static void put_texts(struct buf *data, const char *name, const char *const *texts, size_t count) {
+    if (count == 0)
+        return;
+    buf_appendf(data, ",\"%s\":", name);
+    for (size_t i = 0; i < count; i++) {
+        buf_append_byte(data, i == 0 ? '[' : ',');
+        buf_json_string(data, texts[i], strlen(texts[i]));
+    }
+    buf_append_byte(data, ']');
+}
+
 void messages_write_start(struct buf *data, const struct messages_start *start) {
     buf_append_byte(data, '{');
     put_text(data, "holder", start->holder);
     put_number(data, "ttl_ms", start->ttl_ms);
-    for (size_t i = 0; i < start->resource_count; i++) {
-        buf_append_text(data, i == 0 ? ",\"resources\":[" : ",");
-        buf_json_string(data, start->resources[i], strlen(start->resources[i]));
-    }
-    if (start->resource_count > 0)
-        buf_append_byte(data, ']');
+    put_texts(data, "resources", start->resources, start->resource_count);
+    if (start->more)
+        buf_append_text(data, ",\"more\":true");
+    put_texts(data, "tables", start->tables, start->table_count);
     if (start->payload) {
         buf_append_text(data, ",\"payload\":");
         buf_append_text(data, start->payload);
@@ -49,6 +58,36 @@ static void put_claim(struct buf *data, const struct lease_grant *grant) {
     put_text(data, "claim_id", grant->claim_id);
     buf_append_byte(data, ',');
     put_text(data, "token", grant->token);
+}
+
+void messages_begin_cover(struct buf *data, const struct lease_grant *grant) {
+    buf_append_byte(data, '{');
+    put_text(data, "holder", grant->holder);
+    put_claim(data, grant);
+    buf_append_text(data, ",\"resources\":[");
+}
+
+/* Their characters need no escapes: quotes and a comma more than the text. */
+bool messages_has_room(const struct buf *data, const char *resource) {
+    return data->size + strlen(resource) + strlen("\"\",]}") <= EVENT_VALUE_MAX;
+}
+
+void messages_add_resource(struct buf *data, const char *resource) {
+    if (data->data[data->size - 1] != '[')
+        buf_append_byte(data, ',');
+    buf_json_string(data, resource, strlen(resource));
+}
+
+void messages_end_cover(struct buf *data) {
+    buf_append_text(data, "]}");
+}
+
+void messages_write_begin(struct buf *data, const struct lease_grant *grant, int64_t count) {
+    buf_append_byte(data, '{');
+    put_text(data, "holder", grant->holder);
+    put_claim(data, grant);
+    put_number(data, "count", count);
+    buf_append_byte(data, '}');
 }
 
 static void put_words(struct buf *data, const struct messages_words *words) {

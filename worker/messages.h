@@ -25,8 +25,18 @@ struct messages_start {
     const char *const *resources;
     size_t resource_count;
     const char *payload; /* JSON, or NULL */
+    bool more;           /* covers will follow */
+    const char *const *tables; /* with more */
+    size_t table_count;
 };
 void messages_write_start(struct buf *data, const struct messages_start *start);
+
+/* A cover: begin, add for each (one at least, LEASE_RESOURCES_MAX at most) while there is room, end. */
+void messages_begin_cover(struct buf *data, const struct lease_grant *grant);
+bool messages_has_room(const struct buf *data, const char *resource);
+void messages_add_resource(struct buf *data, const char *resource);
+void messages_end_cover(struct buf *data);
+void messages_write_begin(struct buf *data, const struct lease_grant *grant, int64_t count);
 
 /* What a command of its holder says beyond the grant. NULL, 0 and -1: nothing. */
 struct messages_words {

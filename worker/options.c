@@ -86,15 +86,25 @@ bool options_settle_client(const struct lease_client_options *given, struct leas
            is_within("runs_max", ret->runs_max, 1, RUNS_MAX, error);
 }
 
+bool options_check_resource(const char *resource, struct error *error) {
+    if (event_text_resource((struct slice){resource, strlen(resource)}) == EVENT_REASON_NONE)
+        return true;
+    return error_set(error, ERROR_REJECT, "options", "'%.200s' is no resource: <type>/<id>", resource);
+}
+
 static bool check_run_texts(const struct lease_run_options *run, struct error *error) {
     if (!run->lease || event_text_id((struct slice){run->lease, strlen(run->lease)}) != EVENT_REASON_NONE)
         return error_set(error, ERROR_REJECT, "options", "the run has no name, or one that is not allowed");
-    if (run->resource_count > LEASE_RESOURCES_MAX)
-        return error_set(error, ERROR_REJECT, "options", "%zu resources, one start takes %d", run->resource_count,
-                         LEASE_RESOURCES_MAX);
+    if (run->next && run->resource_count > 0)
+        return error_set(error, ERROR_REJECT, "options", "resources are named or listed, not both");
+    if (run->table_count > LEASE_TABLES_MAX)
+        return error_set(error, ERROR_REJECT, "options", "%zu tables, %d are allowed", run->table_count, LEASE_TABLES_MAX);
+    for (size_t i = 0; i < run->table_count; i++)
+        if (event_text_table((struct slice){run->tables[i], strlen(run->tables[i])}) != EVENT_REASON_NONE)
+            return error_set(error, ERROR_REJECT, "options", "'%.200s' is no type of resource", run->tables[i]);
     for (size_t i = 0; i < run->resource_count; i++)
-        if (event_text_resource((struct slice){run->resources[i], strlen(run->resources[i])}) != EVENT_REASON_NONE)
-            return error_set(error, ERROR_REJECT, "options", "'%.200s' is no resource: <type>/<id>", run->resources[i]);
+        if (!options_check_resource(run->resources[i], error))
+            return false;
     if (run->payload && !messages_is_payload(run->payload))
         return error_set(error, ERROR_REJECT, "options", "the payload is no JSON object of at most %d bytes",
                          LEASE_PAYLOAD_MAX);

@@ -12,6 +12,8 @@ bool options_settle_client(const struct lease_client_options *given, struct leas
     MUST_USE;
 bool options_settle_run(const struct lease_run_options *given, struct lease_run_options *ret, struct error *error) MUST_USE;
 
+bool options_check_resource(const char *resource, struct error *error) MUST_USE;
+
 /* How long the broker may hold an empty fetch: a position at a new partition waits so long. */
 int options_fetch_wait_ms(unsigned ttl_ms);
 

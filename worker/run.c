@@ -38,7 +38,7 @@ static struct timespec moment_after(unsigned wait_ms) {
 static bool can_ask(const struct lease_run *run, unsigned wait_ms, struct error *error) {
     if (wait_ms == 0 && !run->answered)
         return error_set(error, ERROR_FATAL, "options", "wait_ms 0 needs a callback for the answer");
-    if (run->ask.state != ASK_NONE)
+    if (run->ask.state != ASK_NONE || run->is_covering)
         return error_set(error, ERROR_RETRY, "busy_run", "%s is asked something already", run->lease);
     return true;
 }
@@ -54,8 +54,7 @@ static enum lease_status await(struct lease_run *run, unsigned wait_ms) {
     return !is_done ? LEASE_UNANSWERED : is_refused ? LEASE_REFUSED : LEASE_ACCEPTED;
 }
 
-/* Takes `data`. The lock is held, and given up while waiting. */
-static enum lease_status ask(struct lease_run *run, enum lease_command command, struct buf *data, unsigned wait_ms) {
+enum lease_status run_ask(struct lease_run *run, enum lease_command command, struct buf *data, unsigned wait_ms) {
     run->has_answer = false;
     run->ask = (struct ask){.state = ASK_QUEUED, .command = command, .data = *data, .has_callback = wait_ms == 0,
                             .until_us = hold_clock_us() + run->answer_us};
@@ -92,9 +91,28 @@ static void run_release(struct lease_run *run) {
     free(run);
 }
 
+static bool can_start(const struct lease_run *run, unsigned wait_ms, struct error *error) {
+    if (wait_ms > 0 || (run->answered && !run->is_covering))
+        return true;
+    return error_set(error, ERROR_FATAL, "options", "wait_ms 0 needs a callback for the answer, and a start that fits a message");
+}
+
+static void write_start(struct buf *data, const struct lease_run *run, const struct lease_run_options *options) {
+    const struct messages_start what = {
+        .holder = link_holder(run->client->link), .ttl_ms = run->ttl_ms, .payload = options->payload,
+        .resources = options->resources, .resource_count = run->is_covering ? 0 : options->resource_count,
+        .more = run->is_covering, .tables = options->tables, .table_count = options->table_count};
+    messages_write_start(data, &what);
+}
+
+/* Does it fit one message, as it is? */
+static bool fits(const struct lease_run_options *options) {
+    return !options->next && options->table_count == 0 && options->resource_count <= LEASE_RESOURCES_MAX;
+}
+
 static enum lease_status start(struct lease_client *client, struct lease_run *run, struct buf *data, unsigned wait_ms,
                                struct lease_run **ret_run, struct error *error) {
-    if (!can_ask(run, wait_ms, error))
+    if (!can_start(run, wait_ms, error))
         return LEASE_FAILED;
     if (client->run_count == client->runs_max) {
         error_set(error, ERROR_RETRY, "runs_max", "%u runs are the most at a time", client->runs_max);
@@ -103,7 +121,7 @@ static enum lease_status start(struct lease_client *client, struct lease_run *ru
     client->run_count++;
     TAILQ_INSERT_TAIL(&client->runs, run, all);
     *ret_run = run; /* before a callback can speak of it */
-    return ask(run, LEASE_COMMAND_START, data, wait_ms);
+    return run_ask(run, LEASE_COMMAND_START, data, wait_ms);
 }
 
 enum lease_status lease_run_start(struct lease_client *client, const struct lease_run_options *given, unsigned wait_ms,
@@ -113,24 +131,29 @@ enum lease_status lease_run_start(struct lease_client *client, const struct leas
     if (!options_settle_run(given, &options, &error))
         return fail(ret_error, &error);
     struct lease_run *run = run_new(client, &options);
-    const struct messages_start what = {.holder = link_holder(client->link), .ttl_ms = run->ttl_ms,
-                                        .resources = options.resources, .resource_count = options.resource_count,
-                                        .payload = options.payload};
     struct buf data = BUF_INIT;
-    messages_write_start(&data, &what);
-    enum lease_status status = LEASE_FAILED;
+    run->is_covering = !fits(&options);
+    write_start(&data, run, &options);
     if (data.size > EVENT_VALUE_MAX) {
-        error_set(&error, ERROR_REJECT, "too_large", "the start has %zu bytes, %d are allowed", data.size, EVENT_VALUE_MAX);
-    } else {
-        pthread_mutex_lock(&client->lock);
-        status = start(client, run, &data, wait_ms, ret_run, &error);
-        pthread_mutex_unlock(&client->lock);
+        buf_reset(&data);
+        run->is_covering = true;
+        write_start(&data, run, &options);
     }
+    pthread_mutex_lock(&client->lock);
+    enum lease_status status = start(client, run, &data, wait_ms, ret_run, &error);
+    pthread_mutex_unlock(&client->lock);
     buf_release(&data);
-    if (status != LEASE_FAILED)
-        return status;
-    run_release(run);
-    return fail(ret_error, &error);
+    if (status == LEASE_FAILED) {
+        run_release(run);
+        return fail(ret_error, &error);
+    }
+    if (status == LEASE_ACCEPTED && run->is_covering)
+        status = cover_all(run, &options, wait_ms, ret_error);
+    if (status == LEASE_FAILED) {
+        lease_run_free(run);
+        *ret_run = NULL;
+    }
+    return status;
 }
 
 /* ---- what its holder asks ---- */
@@ -145,7 +168,7 @@ static enum lease_status ask_as_holder(struct lease_run *run, enum lease_command
     } else if (can_ask(run, wait_ms, &error)) {
         struct buf data = BUF_INIT;
         messages_write_one(&data, &run->grant, words);
-        status = ask(run, command, &data, wait_ms);
+        status = run_ask(run, command, &data, wait_ms);
     }
     pthread_mutex_unlock(&run->client->lock);
     return status == LEASE_FAILED ? fail(ret_error, &error) : status;

@@ -76,6 +76,57 @@ static void test_messages__writes_starts_that_are_read(void **state) {
     buf_release(&data);
 }
 
+static void test_messages__writes_large_starts_that_are_read(void **state) {
+    (void)state;
+    struct buf data = BUF_INIT;
+    struct command command;
+    const char *const tables[] = {"album", "track"};
+    messages_write_start(&data, &(struct messages_start){.holder = HOLDER, .ttl_ms = 1, .more = true, .tables = tables, .table_count = 2});
+    decode("settlement.start", "run-1", &data, &command);
+    assert_int_equal(command.flag, 1);
+    assert_int_equal(command.table_count, 2);
+    assert_string_equal(command.tables[1], "track");
+    command_release(&command);
+    buf_reset(&data);
+    messages_write_begin(&data, &grant, 25000);
+    decode("settlement.begin", grant.lease, &data, &command);
+    assert_int_equal(command.fence, 17);
+    assert_string_equal(command.token, TOKEN);
+    assert_int_equal(command.amount, 25000);
+    command_release(&command);
+    buf_release(&data);
+}
+
+/* Names of that length, as many as there is room for. Returns how many that were. */
+static size_t cover_with(struct buf *data, int size) {
+    char name[256];
+    size_t count = 0;
+    messages_begin_cover(data, &grant);
+    for (; count < LEASE_RESOURCES_MAX; count++) {
+        snprintf(name, sizeof name, "album/%0*zu", size - 6, count);
+        if (!messages_has_room(data, name))
+            break;
+        messages_add_resource(data, name);
+    }
+    messages_end_cover(data);
+    return count;
+}
+
+static void test_messages__writes_covers_up_to_the_last_byte_that_is_allowed(void **state) {
+    (void)state;
+    for (int size = 12; size <= 198; size++) {
+        struct buf data = BUF_INIT;
+        struct command command;
+        size_t count = cover_with(&data, size);
+        assert_true(count == LEASE_RESOURCES_MAX || data.size + (size_t)size + 3 > EVENT_VALUE_MAX);
+        assert_true(data.size <= EVENT_VALUE_MAX);
+        decode("settlement.cover", grant.lease, &data, &command);
+        assert_int_equal(command.resource_count, count);
+        command_release(&command);
+        buf_release(&data);
+    }
+}
+
 /* Words, and the type of the command that they belong to. */
 static const struct {
     const char *name;
@@ -364,6 +415,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages__writes_claims_that_are_read),
         cmocka_unit_test(test_messages__writes_starts_that_are_read),
+        cmocka_unit_test(test_messages__writes_large_starts_that_are_read),
+        cmocka_unit_test(test_messages__writes_covers_up_to_the_last_byte_that_is_allowed),
         cmocka_unit_test(test_messages__writes_what_holders_say_about_one_lease),
         cmocka_unit_test(test_messages__writes_what_holders_say_about_many),
         cmocka_unit_test(test_messages__takes_only_results_that_the_coordinator_takes),

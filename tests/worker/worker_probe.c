@@ -8,11 +8,14 @@
  *       time), silent (no verdict), result
  *       input: "stop MS", "stats", "end"
  *   worker_probe run KIND key=value…      ttl_ms, margin_ms, name
- *       input: "start LEASE WAIT_MS [RESOURCE…]", "manual LEASE WAIT_MS", "later LEASE RESOURCE…" (answer by callback), "renew MS",
- *       "advance STEP MS", "finish MS", "fail MS", "release MS", "progress MS" (keeps reporting so long), "mine", "free", "end"; all
- *       but the first three for the newest run */
+ *       input: "start LEASE WAIT_MS [RESOURCE…]", "manual LEASE WAIT_MS", "later LEASE RESOURCE…" (answer by callback),
+ *       "list LEASE WAIT_MS TYPE COUNT [EVERY PAUSE_MS]" (all of that type: <TYPE>/0 …, with pauses; without length, the listing breaks
+ *       off there), "many LEASE WAIT_MS TYPE COUNT" (as an array), "renew MS", "advance STEP MS", "finish MS",
+ *       "fail MS", "release MS", "progress MS" (keeps reporting so long), "mine", "free", "end"; all but the first five for the
+ *       newest run */
 #include "worker/lease_worker.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -266,6 +269,89 @@ static void start_run(struct lease_client *client, char **words, size_t count, s
     say_status(status, *run, &error);
 }
 
+struct list {
+    const char *type;
+    long at, count, pause_at, pause_ms;
+    char name[64];
+};
+
+static bool is_pause(const struct list *list) {
+    return list->at > 0 && list->at % list->pause_at == 0;
+}
+
+static const char *next_of_list(void *context, struct lease_error *error) {
+    struct list *list = context;
+    if (is_pause(list) && list->pause_ms <= 0) {
+        *error = (struct lease_error){.kind = LEASE_ERROR_RETRY, .code = "listing", .message = "it broke off"};
+        return NULL;
+    }
+    if (is_pause(list))
+        pause_ms(list->pause_ms);
+    if (list->at == list->count)
+        return NULL;
+    snprintf(list->name, sizeof list->name, "%s/%ld", list->type, list->at++);
+    return list->name;
+}
+
+static void start_list(struct lease_client *client, char **words, size_t count, struct lease_run **run) {
+    struct list list = {.type = words[3], .count = strtol(words[4], NULL, 10), .pause_at = LONG_MAX};
+    struct lease_run_options options;
+    struct lease_error error;
+    if (count > 6) {
+        list.pause_at = strtol(words[5], NULL, 10);
+        list.pause_ms = strtol(words[6], NULL, 10);
+    }
+    lease_run_options_init(&options);
+    options.lease = words[1];
+    options.lost = on_run_lost;
+    options.next = next_of_list;
+    options.context = &list;
+    options.tables = (const char *const *)&words[3];
+    options.table_count = 1;
+    enum lease_status status = lease_run_start(client, &options, (unsigned)strtoul(words[2], NULL, 10), run, &error);
+    say_status(status, *run, &error);
+}
+
+static void start_many(struct lease_client *client, char **words, struct lease_run **run) {
+    struct list list = {.type = words[3], .count = strtol(words[4], NULL, 10), .pause_at = LONG_MAX};
+    size_t count = (size_t)list.count;
+    char **names = calloc(count + 1, sizeof *names);
+    struct lease_run_options options;
+    struct lease_error error;
+    if (!names)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        names[i] = strdup(next_of_list(&list, &error));
+    lease_run_options_init(&options);
+    options.lease = words[1];
+    options.is_manual = true;
+    options.lost = on_run_lost;
+    options.resources = (const char *const *)names;
+    options.resource_count = count;
+    enum lease_status status = lease_run_start(client, &options, (unsigned)strtoul(words[2], NULL, 10), run, &error);
+    say_status(status, *run, &error);
+    for (size_t i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+}
+
+static bool is_start(const char *word) {
+    static const char *const words[] = {"start", "manual", "later", "list", "many"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static void start_any(struct lease_client *client, char **words, size_t count, struct lease_run **run) {
+    if (strcmp(words[0], "list") == 0)
+        start_list(client, words, count, run);
+    else if (strcmp(words[0], "many") == 0)
+        start_many(client, words, run);
+    else
+        start_run(client, words, count, run);
+}
+
 static void ask_run(struct lease_run *run, char **words, size_t count) {
     struct lease_error error;
     unsigned wait_ms = count > 1 ? (unsigned)strtoul(words[count - 1], NULL, 10) : 0;
@@ -313,10 +399,9 @@ static int run_runs(const char *kind, char **settings) {
         size_t count = split(line, words);
         if (count == 0 || strcmp(words[0], "end") == 0)
             break;
-        bool is_start = strcmp(words[0], "start") == 0 || strcmp(words[0], "manual") == 0 || strcmp(words[0], "later") == 0;
-        if (is_start && run_count < RUNS) {
+        if (is_start(words[0]) && run_count < RUNS) {
             run = NULL;
-            start_run(client, words, count, &run);
+            start_any(client, words, count, &run);
             if (run)
                 runs[run_count++] = run;
         } else if (strcmp(words[0], "free") == 0 && run_count > 0) {
