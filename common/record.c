@@ -384,6 +384,7 @@ bool record_encode_grant(struct record *record, const struct journal_row *row, i
     if (row->since_us != ROW_NULL && row->lease_until_us != ROW_NULL)
         member_number(json, "ttl_ms", (row->lease_until_us - row->since_us) / 1000);
     member_number(json, "attempt", row->attempt);
+    member_text(json, "step", row->step);
     member_number(json, "refresh", row->refresh);
     member_command(json, row);
     member_payload(json, row, "payload");

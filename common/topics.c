@@ -50,6 +50,16 @@ static const struct topic topics[TOPIC_COUNT] = {
         .contents = "commands of deliveries: request, claim, renew, finish, fail, release",
         .is_secret = true,
     },
+    [TOPIC_SHARE_RATIO_EVENTS] = {
+        .name = "share-ratio.events",
+        .is_input = true,
+        .partitions = 12,
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"},
+                    {"compression.type", "uncompressed"}},
+        .key = "subject (the lease; of a command over many items: their holder)",
+        .contents = "commands of changes of share ratios: start, cover, begin, renew, advance, finish, fail, release",
+        .is_secret = true,
+    },
     [TOPIC_RENEWALS] = {
         .name = "lease.renewals",
         .is_input = true,
@@ -95,6 +105,14 @@ static const struct topic topics[TOPIC_COUNT] = {
 const struct topic *topic_get(enum topic_id id) {
     assert((unsigned)id < TOPIC_COUNT);
     return &topics[id];
+}
+
+struct topic topic_of_kind(const char *name) {
+    struct topic topic = topics[TOPIC_SETTLEMENT_EVENTS];
+    topic.name = name;
+    topic.key = "subject";
+    topic.contents = "commands of a kind that was added by rows";
+    return topic;
 }
 
 const char *topic_config_get(const struct topic *topic, const char *name) {

@@ -16,6 +16,7 @@ enum topic_id {
     TOPIC_CLEANUP_EVENTS,
     TOPIC_FILE_WRITE_EVENTS,
     TOPIC_DELIVERY_EVENTS,
+    TOPIC_SHARE_RATIO_EVENTS,
     TOPIC_RENEWALS,
     TOPIC_RESULTS,
     TOPIC_GRANTS,
@@ -43,6 +44,8 @@ struct topic {
 };
 
 const struct topic *topic_get(enum topic_id id);
+/* The input topic of a kind that the table may not have: the settings of every input. `name`, borrowed, is `<kind>.events`. */
+struct topic topic_of_kind(const char *name);
 /* The setting's value, NULL if the table says nothing about it. */
 const char *topic_config_get(const struct topic *topic, const char *name);
 

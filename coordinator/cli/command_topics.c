@@ -2,16 +2,18 @@
 #include "common/clock.h"
 #include "common/kafka_admin.h"
 #include "common/kafka_reader.h"
+#include "common/lease.h"
 #include "common/topics.h"
 #include "coordinator/cli/commands.h"
 
 #include <string.h>
 
-/* One request to the broker. REPLICAS_MAX: Kafka's own field has 16 bits. */
-enum { REQUEST_MS = 5000, CREATE_MS = 30000, SERVED_RETRY_MS = 20, REPLICAS_MAX = 32767 };
+/* One request to the broker. REPLICAS_MAX: Kafka's own field has 16 bits. TOPICS_MAX: the table's, and that of --kind. */
+enum { REQUEST_MS = 5000, CREATE_MS = 30000, SERVED_RETRY_MS = 20, REPLICAS_MAX = 32767, TOPICS_MAX = TOPIC_COUNT + 1 };
 
 static const struct argument_option options[] = {
     {"apply", 0, NULL, "create the topics that are missing"},
+    {"kind", 0, "KIND", "also <kind>.events of a kind that is only rows in lease.kind"},
     {"replicas", 0, "N", "copies of each topic that is created (default: the broker's own default)"},
     {"wait", 'w', "SECONDS", "wait so long for the broker to answer"},
     {0},
@@ -42,7 +44,10 @@ struct seen {
 struct topics {
     struct cli *cli;
     struct kafka_admin *admin;
-    struct seen seen[TOPIC_COUNT];
+    struct seen seen[TOPICS_MAX];
+    size_t count;
+    struct buf kind_name; /* of --kind's topic, and the topic */
+    struct topic of_kind;
     int64_t replicas; /* 0: the broker's default */
     int64_t wait_ms;
 };
@@ -84,7 +89,7 @@ static bool look_at(struct topics *topics, struct seen *seen, struct error *erro
 }
 
 static bool look_at_all(struct topics *topics, struct error *error) {
-    for (size_t i = 0; i < TOPIC_COUNT; i++)
+    for (size_t i = 0; i < topics->count; i++)
         if (!look_at(topics, &topics->seen[i], error))
             return false;
     return true;
@@ -136,7 +141,7 @@ static bool await_created(struct topics *topics, struct error *error) {
     const struct kafka_reader_options reader_options = {.settings = &settings, .group = cli_group(topics->cli)};
     int64_t until_us = clock_monotonic_us() + CREATE_MS * INT64_C(1000);
     bool is_ok = cli_get_kafka(topics->cli, &settings, error) && kafka_reader_new(&reader_options, &reader, error);
-    for (size_t i = 0; i < TOPIC_COUNT && is_ok; i++)
+    for (size_t i = 0; i < topics->count && is_ok; i++)
         for (int32_t partition = 0; partition < topics->seen[i].topic->partitions && is_ok; partition++)
             if (topics->seen[i].state == TOPIC_CREATED)
                 is_ok = await_partition(reader, buf_text(&topics->seen[i].name), partition, until_us, error);
@@ -145,12 +150,12 @@ static bool await_created(struct topics *topics, struct error *error) {
 }
 
 static bool create_missing(struct topics *topics, struct error *error) {
-    struct kafka_topic_config configs[TOPIC_COUNT][TOPIC_CONFIGS_MAX];
-    struct kafka_topic_spec specs[TOPIC_COUNT];
-    struct kafka_create_result results[TOPIC_COUNT];
-    struct seen *missing[TOPIC_COUNT];
+    struct kafka_topic_config configs[TOPICS_MAX][TOPIC_CONFIGS_MAX];
+    struct kafka_topic_spec specs[TOPICS_MAX];
+    struct kafka_create_result results[TOPICS_MAX];
+    struct seen *missing[TOPICS_MAX];
     size_t count = 0;
-    for (size_t i = 0; i < TOPIC_COUNT; i++) {
+    for (size_t i = 0; i < topics->count; i++) {
         if (topics->seen[i].state != TOPIC_MISSING)
             continue;
         spec_of(topics, &topics->seen[i], configs[count], &specs[count]);
@@ -176,7 +181,7 @@ static void show(struct topics *topics) {
     struct cli *cli = topics->cli;
     struct output output;
     output_begin(&output, cli->out, cli->format, cli->colored, columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < TOPIC_COUNT; i++) {
+    for (size_t i = 0; i < topics->count; i++) {
         const struct seen *seen = &topics->seen[i];
         char partitions[16], replicas[16];
         bool is_missing = seen->state == TOPIC_MISSING;
@@ -193,7 +198,7 @@ static void show(struct topics *topics) {
 
 static size_t count_state(const struct topics *topics, enum topic_state state) {
     size_t count = 0;
-    for (size_t i = 0; i < TOPIC_COUNT; i++)
+    for (size_t i = 0; i < topics->count; i++)
         count += topics->seen[i].state == state;
     return count;
 }
@@ -201,10 +206,10 @@ static size_t count_state(const struct topics *topics, enum topic_state state) {
 static enum cli_exit conclude(struct topics *topics) {
     size_t missing = count_state(topics, TOPIC_MISSING), differing = count_state(topics, TOPIC_DIFFERS);
     if (missing > 0)
-        cli_note(topics->cli, "%zu of %d topics are missing; 'leasectl topics --apply' creates them", missing, TOPIC_COUNT);
+        cli_note(topics->cli, "%zu of %zu topics are missing; 'leasectl topics --apply' creates them", missing, topics->count);
     if (differing > 0)
-        cli_note(topics->cli, "%zu of %d topics differ; nothing that exists is changed here: use Kafka's own kafka-configs, and "
-                              "note that a topic's number of partitions is fixed once it is in use", differing, TOPIC_COUNT);
+        cli_note(topics->cli, "%zu of %zu topics differ; nothing that exists is changed here: use Kafka's own kafka-configs, and "
+                              "note that a topic's number of partitions is fixed once it is in use", differing, topics->count);
     /* A setting that somebody chose is no failure of --apply; a missing topic is. */
     bool applies = arguments_has(&topics->cli->arguments, "apply");
     return missing > 0 || (differing > 0 && !applies) ? CLI_NO : CLI_YES;
@@ -222,28 +227,52 @@ static enum cli_exit run_with(struct topics *topics) {
     return conclude(topics);
 }
 
+static void add_topic(struct topics *topics, const struct topic *topic) {
+    struct seen *seen = &topics->seen[topics->count++];
+    seen->topic = topic;
+    buf_append_text(&seen->name, cli_topic_prefix(topics->cli));
+    buf_append_text(&seen->name, topic->name);
+}
+
+/* A kind that the table has is listed anyway. */
+static bool add_kind(struct topics *topics, const char *kind, struct error *error) {
+    enum topic_id id;
+    if (!lease_kind_is_well_formed(kind, strlen(kind)))
+        return error_set(error, ERROR_REJECT, "usage", "--kind: '%.40s' is no name of a kind", kind);
+    buf_appendf(&topics->kind_name, "%s.events", kind);
+    if (topic_find("", buf_text(&topics->kind_name), &id))
+        return true;
+    topics->of_kind = topic_of_kind(buf_text(&topics->kind_name));
+    add_topic(topics, &topics->of_kind);
+    return true;
+}
+
+static bool read_arguments(struct topics *topics, struct error *error) {
+    const struct arguments *arguments = &topics->cli->arguments;
+    const char *kind = arguments_text(arguments, "kind");
+    return arguments_duration_ms(arguments, "wait", &topics->wait_ms, error) &&
+           arguments_number(arguments, "replicas", 1, REPLICAS_MAX, &topics->replicas, error) &&
+           (kind == NULL || add_kind(topics, kind, error));
+}
+
 static enum cli_exit run(struct cli *cli) {
     struct topics topics = {.cli = cli};
     struct error error;
-    if (!arguments_duration_ms(&cli->arguments, "wait", &topics.wait_ms, &error) ||
-        !arguments_number(&cli->arguments, "replicas", 1, REPLICAS_MAX, &topics.replicas, &error))
-        return cli_fail_usage(cli, &error);
-    for (unsigned id = 0; id < TOPIC_COUNT; id++) {
-        topics.seen[id].topic = topic_get((enum topic_id)id);
-        topic_full_name(&topics.seen[id].name, cli_topic_prefix(cli), (enum topic_id)id);
-    }
-    enum cli_exit code = run_with(&topics);
-    for (size_t i = 0; i < TOPIC_COUNT; i++) {
+    for (unsigned id = 0; id < TOPIC_COUNT; id++)
+        add_topic(&topics, topic_get((enum topic_id)id));
+    enum cli_exit code = read_arguments(&topics, &error) ? run_with(&topics) : cli_fail_usage(cli, &error);
+    for (size_t i = 0; i < topics.count; i++) {
         buf_release(&topics.seen[i].name);
         buf_release(&topics.seen[i].differences);
     }
+    buf_release(&topics.kind_name);
     kafka_admin_free(topics.admin);
     return code;
 }
 
 const struct cli_command command_topics = {
     .name = "topics",
-    .usage = "[--apply [--replicas N]] [--wait SECONDS]",
+    .usage = "[--apply [--replicas N]] [--kind KIND] [--wait SECONDS]",
     .summary = "compare the broker's topics with those needed, create what is missing",
     .help =
         "Shows the topics that Leasehold uses, what the broker has of them, and where a setting differs. With --apply those that\n"
@@ -254,7 +283,9 @@ const struct cli_command command_topics = {
         "$ leasectl topics --brokers kafka:9092\n"
         "  what is there, missing, different\n"
         "$ leasectl topics --apply --replicas 3 --wait 60\n"
-        "  waits for the broker, then creates what is missing with three copies\n",
+        "  waits for the broker, then creates what is missing with three copies\n"
+        "$ leasectl topics --apply --kind price-list\n"
+        "  creates price-list.events too, for a kind that was added as rows\n",
     .options = options,
     .run = run,
 };

@@ -71,7 +71,7 @@ DECLARE
   rules text[];
 
   -- Kinds, by index.
-  k_kind text[]; k_pool int[]; k_ttl bigint[]; k_ttl_max bigint[]; k_attempts int[]; k_backoff bigint[]; k_backoff_max bigint[]; k_covers text[];
+  k_kind text[]; k_pool int[]; k_ttl bigint[]; k_ttl_max bigint[]; k_attempts int[]; k_backoff bigint[]; k_backoff_max bigint[]; k_covers text[]; k_finish_after text[];
   commands text[]; steps text[];
 
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
@@ -111,9 +111,9 @@ DECLARE
   v_base bigint; v_earliest timestamptz; v_expected int; v_done int; v_remembered int := 0; v_slot smallint; has_changes boolean := false; is_same_server boolean;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
-  SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, d.covers, st.dedup_slot,
+  SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, d.covers, d.finish_after, st.dedup_slot,
          id.system_identifier = w.system_identifier AND id.timeline = w.timeline
-    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, k_covers, v_slot, is_same_server
+    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, k_covers, k_finish_after, v_slot, is_same_server
     FROM lease.decision d, lease.setting st, lease.identity id, lease.this_server w;
   IF NOT is_same_server THEN
     PERFORM lease.assert_server();
@@ -441,6 +441,8 @@ BEGIN
           v_outcome := 'stale';
         ELSIF s_covering[s] IS NOT NULL THEN
           v_outcome := 'incomplete';
+        ELSIF k_finish_after[k] <> coalesce(s_step[s], '') THEN
+          v_outcome := 'out_of_step';
         ELSE
           s_cond[s] := in_finished; s_ended[s] := v_at; s_check[s] := NULL; s_ready[s] := NULL; s_dirty[s] := true;
           v_changes := true; v_payload := p_payload[i];

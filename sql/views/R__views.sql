@@ -3,7 +3,7 @@ SET LOCAL ROLE lease_owner;
 -- What people and programs may read. The coordinator's role and the reader's role see these and no table.
 
 CREATE OR REPLACE VIEW lease.kinds AS
-  SELECT kind, mode, ttl_ms, ttl_max_ms, attempts_max, backoff_base_ms, backoff_max_ms, keep_final, summary, covers FROM lease.kind;
+  SELECT kind, mode, ttl_ms, ttl_max_ms, attempts_max, backoff_base_ms, backoff_max_ms, keep_final, summary, covers, finish_after FROM lease.kind;
 
 CREATE OR REPLACE VIEW lease.outcomes AS
   SELECT precedence, outcome, is_refusal, meaning FROM lease.outcome;

@@ -33,7 +33,7 @@ ROWS = {
     "waiting": {**ASKED, "refresh": 3, "amount": 0},
     "parked": ASKED,
     "empty": {**ASKED, "refresh": 3, "amount": 0},
-    "granted": {**ASKED, **HELD, **CHANGE, "is_grant": True, "attempt": 1, "refresh": 0, "payload": "{\"share\": 0.70}"},
+    "granted": {**ASKED, **HELD, **CHANGE, "is_grant": True, "attempt": 1, "step": "calculated", "refresh": 0, "payload": "{\"share\": 0.70}"},
     "covered": {**ASKED, **HELD, "amount": 10000},
     "renewed": {**ASKED, **HELD},
     "advanced": {**ASKED, **HELD, "step": "posted"},

@@ -54,5 +54,22 @@ def fixture_lane(new_lane):
     return new_lane()
 
 
+@pytest.fixture(scope="module", name="module_lane")
+def fixture_module_lane(server, template):
+    database = server.create_database("lease_sql", template=template.name)
+    lane = rules.Lane(database.conninfo)
+    yield lane
+    lane.close()
+    database.drop()
+
+
+@pytest.fixture(name="undone_lane")
+def fixture_undone_lane(module_lane):
+    """A lane in one transaction that is rolled back at the end: quick, for tests that need no second lane."""
+    module_lane.commit = lambda: None
+    yield module_lane
+    module_lane.rollback()
+
+
 def pytest_addoption(parser):
     parser.addoption("--print-transitions", action="store_true", help="print lease.transitions as transitions.txt has it")

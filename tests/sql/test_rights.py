@@ -82,7 +82,7 @@ def test_a_coordinator_decides_reaps_and_keeps_house(coordinator):
     assert [a.outcome for a in coordinator.decide(request("i1"), claim("w1", 1))] == ["requested", "granted"]
     coordinator.reap()
     coordinator.query("SELECT lease.housekeep()")
-    coordinator.query("SELECT * FROM lease.check_server(2, 0, 0, true)")
+    coordinator.query("SELECT * FROM lease.check_server((SELECT schema_version FROM lease.settings), 0, 0, true)")
     coordinator.commit()
     assert coordinator.lease("settlement", "s1")["state"] in ("held", "free")
 

@@ -262,6 +262,7 @@ static void record_grant__is_for_its_holder__with_the_token(void **state) {
     struct record record;
     struct journal_row row = granted_row();
     row.attempt = 1;
+    row.step = "calculated";
     row.refresh = 3;
     record_init(&record);
     assert_true(record_encode_grant(&record, &row, 7, keys));
@@ -271,7 +272,7 @@ static void record_grant__is_for_its_holder__with_the_token(void **state) {
                  "{\"number\":4294967301,\"kind\":\"settlement\",\"lease\":\"settlement/2026-06\",\"holder\":\"run-1\","
                  "\"fence\":4294967297,\"claim_id\":\"" CLAIM_ID "\",\"token\":\"" TOKEN "\","
                  "\"since\":\"2026-07-01T00:00:00.123456Z\",\"until\":\"2026-07-01T00:00:30.123456Z\",\"ttl_ms\":30000,"
-                 "\"attempt\":1,\"refresh\":3,"
+                 "\"attempt\":1,\"step\":\"calculated\",\"refresh\":3,"
                  "\"command\":{\"type\":\"settlement.start\",\"source\":\"/producers/royalty\",\"id\":\"message-1\"},"
                  "\"payload\":{\"share\":0.70,\"note\":\"a  b\"}}");
     record_release(&record);
