@@ -11,6 +11,8 @@ VIEWS = ("SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'l
 ROLES = ("lease_coordinator", "lease_reader")
 CALLABLE = {"apply", "reap", "housekeep", "check_server", "jump", "take_partition", "claim_offsets", "attempt_begin", "relay_take",
             "relay_read", "relay_barrier", "relay_advance", "restate"}
+# Whoever makes a partition of a guarded table has to be able to name them; nobody can call a trigger.
+IS_TRIGGER = "prorettype = 'trigger'::regtype AND proname IN ('guard_row', 'guard_truncate')"
 
 
 @pytest.fixture(name="coordinator")
@@ -52,14 +54,14 @@ def test_both_roles_read_every_view_and_write_none(lane, role):
 
 
 def test_the_coordinator_may_call_what_it_needs_and_nothing_else(lane):
-    may = {row[0] for row in lane.query("SELECT proname FROM pg_proc WHERE pronamespace = 'lease'::regnamespace AND has_function_privilege('lease_coordinator', oid, 'EXECUTE')")}
+    may = {row[0] for row in lane.query("SELECT proname FROM pg_proc WHERE pronamespace = 'lease'::regnamespace AND has_function_privilege('lease_coordinator', oid, 'EXECUTE') AND NOT (" + IS_TRIGGER + ")")}
     assert may == CALLABLE
 
 
 def test_the_reader_and_the_public_may_call_nothing(lane):
     lane.query("CREATE ROLE lease_nobody_of_the_test")
     for role in ("lease_reader", "lease_nobody_of_the_test"):
-        may = lane.query("SELECT proname FROM pg_proc WHERE pronamespace = 'lease'::regnamespace AND has_function_privilege(%s, oid, 'EXECUTE')", (role,))
+        may = lane.query("SELECT proname FROM pg_proc WHERE pronamespace = 'lease'::regnamespace AND has_function_privilege(%s, oid, 'EXECUTE') AND NOT (" + IS_TRIGGER + ")", (role,))
         assert may == [], role
     lane.rollback()
 

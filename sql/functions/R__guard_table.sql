@@ -1,0 +1,348 @@
+SET LOCAL ROLE lease_owner;
+
+-- Putting the guard on a user's table, and taking it away.
+--
+-- These functions run with the caller's rights (he owns the table): no DDL on a stranger's table ever runs with ours. What a table gets:
+-- the column lease_fence, five triggers on it and on each of its partitions, column privileges for lease_stamper, five functions
+-- in the schema lease_stamp, and a row in lease.guarded.
+
+-- Every relation that holds rows of a guarded table or passes them on: itself and all of its partitions.
+CREATE OR REPLACE FUNCTION lease.guard_tree(p_relation regclass) RETURNS SETOF regclass
+LANGUAGE sql STABLE AS $$
+  SELECT p_relation UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(p_relation) p
+$$;
+
+CREATE OR REPLACE FUNCTION lease.refuse_guard(p_why text, p_hint text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'LE020', MESSAGE = p_why, HINT = p_hint;
+END
+$$;
+
+-- The columns of the primary key in its order, each with its type (in full, without a length), and the operator that its index compares with.
+CREATE OR REPLACE FUNCTION lease.key_of(p_relation regclass) RETURNS TABLE (name text, type text, equals text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT a.attname, format_type(a.atttypid, -1), format('OPERATOR(%I.%s)', n.nspname, o.oprname)
+    FROM pg_index i
+    CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[]) WITH ORDINALITY AS k (attnum, class, n)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+    JOIN pg_opclass c ON c.oid = k.class
+    JOIN pg_amop m ON m.amopfamily = c.opcfamily AND m.amoplefttype = c.opcintype AND m.amoprighttype = c.opcintype AND m.amopstrategy = 3
+    JOIN pg_operator o ON o.oid = m.amopopr
+    JOIN pg_namespace n ON n.oid = o.oprnamespace
+   WHERE i.indrelid = p_relation AND i.indisprimary AND k.n <= i.indnkeyatts
+   ORDER BY k.n
+$$;
+
+-- Raises LE020, with what to do instead, unless the table can be guarded.
+CREATE OR REPLACE FUNCTION lease.assert_guardable(p_table regclass, p_type text, p_columns text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t record;
+  v_name constant text := p_table::text;
+BEGIN
+  SELECT c.*, n.nspname INTO t FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_table;
+  IF t IS NULL THEN
+    PERFORM lease.refuse_guard('there is no such table', 'Name a table that is there.');
+  END IF;
+  IF coalesce(p_type !~ '^[a-z][a-z0-9_-]{0,31}$', true) THEN
+    PERFORM lease.refuse_guard(format('%L is no name for a type of resource', p_type), 'A letter, then at most 31 of a-z, 0-9, _ and -; for example: album-contract');
+  END IF;
+  IF t.relkind NOT IN ('r', 'p') THEN
+    PERFORM lease.refuse_guard(format('%s is %s', v_name, CASE t.relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' ELSE 'no table' END),
+      CASE t.relkind WHEN 'v' THEN 'Guard the table below it: edits through the view are then guarded too.'
+                     WHEN 'f' THEN 'Guard it on the server where its rows are.' ELSE 'Only tables can be guarded.' END);
+  END IF;
+  IF t.relpersistence = 't' THEN
+    PERFORM lease.refuse_guard(format('%s is a temporary table', v_name), 'Nobody else sees its rows: there is nothing to guard.');
+  END IF;
+  IF t.nspname IN ('pg_catalog', 'information_schema', 'lease', 'lease_stamp') THEN
+    PERFORM lease.refuse_guard(format('%s is not yours', v_name), 'Guard tables of your own.');
+  END IF;
+  IF t.relispartition THEN
+    PERFORM lease.refuse_guard(format('%s is a partition', v_name), format('Guard the whole table: %s', pg_partition_root(p_table)));
+  END IF;
+  IF EXISTS (SELECT FROM lease.guard_tree(p_table) r JOIN pg_class c ON c.oid = r WHERE c.relkind = 'f') THEN
+    PERFORM lease.refuse_guard(format('%s has a partition that is a foreign table', v_name), 'Its rows are on another server, where no lease of this one is seen.');
+  END IF;
+  IF t.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = p_table) THEN
+    PERFORM lease.refuse_guard(format('%s has children that inherit from it', v_name), 'Partitions can be guarded, inheritance cannot: triggers are not passed on.');
+  END IF;
+  IF t.reloftype <> 0 THEN
+    PERFORM lease.refuse_guard(format('%s is a table of a type', v_name), 'It can get no column; ALTER TABLE … NOT OF makes it an ordinary one.');
+  END IF;
+  IF t.relrowsecurity THEN
+    PERFORM lease.refuse_guard(format('%s has row security', v_name), 'It would hide rows from the role that stamps them.');
+  END IF;
+  IF NOT EXISTS (SELECT FROM lease.key_of(p_table)) THEN
+    PERFORM lease.refuse_guard(format('%s has no primary key', v_name), 'A row is named by its key: ALTER TABLE … ADD PRIMARY KEY (…).');
+  END IF;
+  IF coalesce(cardinality(p_columns), 0) = 0 OR array_position(p_columns, NULL) IS NOT NULL THEN
+    PERFORM lease.refuse_guard('no columns to guard', 'Name those that must not change while a lease covers the row.');
+  END IF;
+  IF (SELECT count(DISTINCT c) FROM unnest(p_columns) c) < cardinality(p_columns) THEN
+    PERFORM lease.refuse_guard('a column is named twice', 'Name each column once.');
+  END IF;
+  PERFORM lease.refuse_guard(format('%s has no column %I', v_name, c), 'Columns are named as the catalogue has them, without quotes.')
+    FROM unnest(p_columns) c
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = p_table AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped);
+  PERFORM lease.refuse_guard(format('%s is guarded already, as %s', v_name, g.type), format('To guard other columns: SELECT lease.unguard_table(%L), then guard it anew.', g.type))
+    FROM lease.guarded g WHERE g.relation = p_table;
+  PERFORM lease.refuse_guard(format('the type %s is that of %s', p_type, g.relation), 'A type is one table.')
+    FROM lease.guarded g WHERE g.type = p_type;
+  IF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = p_table AND a.attname = 'lease_fence' AND NOT a.attisdropped) THEN
+    PERFORM lease.refuse_guard(format('%s has a column lease_fence', v_name), 'The guard brings its own. If it is left over from an older guard, drop it first.');
+  END IF;
+END
+$$;
+
+-- The five triggers, each in its place and ENABLE ALWAYS. AFTER, comparing values: a user's BEFORE trigger may change what ours would
+-- have seen, and most rows are sorted out by WHEN without a call. The comparison is byte by byte (record_image_ne): it needs no operator
+-- of a stranger's type, and sees what an equality that ignores case would not.
+--   lease_guard_edit    a guarded column or the key changes on a row that carries a stamp
+--   lease_guard_stamp   the stamp changes, but for lease_stamper doing it himself: a trigger that his stamp fires has his rights, not his word
+--   lease_guard_delete, lease_guard_insert   of a row with a stamp; also the two halves of a move to another partition
+--   lease_guard_truncate   on every partition, since a TRUNCATE of one fires no other's
+CREATE OR REPLACE FUNCTION lease.make_guard_triggers(p_relation regclass, p_columns text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
+DECLARE
+  v_old text; v_new text; v_part regclass; v_trigger text;
+BEGIN
+  SELECT string_agg(format('OLD.%I', c), ', '), string_agg(format('NEW.%I', c), ', ') INTO v_old, v_new
+    FROM (SELECT k.name AS c FROM lease.key_of(p_relation) k UNION SELECT unnest(p_columns) ORDER BY 1) q;
+  EXECUTE format('CREATE TRIGGER lease_guard_edit AFTER UPDATE ON %s FOR EACH ROW '
+    'WHEN (OLD.lease_fence IS NOT NULL AND record_image_ne(ROW(%s), ROW(%s))) EXECUTE FUNCTION lease.guard_row()', p_relation, v_old, v_new);
+  EXECUTE format('CREATE TRIGGER lease_guard_stamp AFTER UPDATE ON %s FOR EACH ROW WHEN (OLD.lease_fence IS DISTINCT FROM NEW.lease_fence '
+    'AND NOT (CURRENT_USER = ''lease_stamper'' AND pg_trigger_depth() = 0)) EXECUTE FUNCTION lease.guard_row()', p_relation);
+  EXECUTE format('CREATE TRIGGER lease_guard_delete AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.lease_fence IS NOT NULL) EXECUTE FUNCTION lease.guard_row()', p_relation);
+  EXECUTE format('CREATE TRIGGER lease_guard_insert AFTER INSERT ON %s FOR EACH ROW WHEN (NEW.lease_fence IS NOT NULL) EXECUTE FUNCTION lease.guard_row()', p_relation);
+  FOR v_part IN SELECT lease.guard_tree(p_relation) LOOP
+    EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_truncate ON %s', v_part);
+    EXECUTE format('CREATE TRIGGER lease_guard_truncate BEFORE TRUNCATE ON %s EXECUTE FUNCTION lease.guard_truncate()', v_part);
+    FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamp', 'delete', 'insert', 'truncate'] LOOP
+      EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER lease_guard_%s', v_part, v_trigger);
+    END LOOP;
+  END LOOP;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION lease.drop_guard_triggers(p_relation regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
+DECLARE
+  v_part regclass; v_trigger text;
+BEGIN
+  FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamp', 'delete', 'insert'] LOOP
+    EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_%s ON %s', v_trigger, p_relation);
+  END LOOP;
+  FOR v_part IN SELECT lease.guard_tree(p_relation) LOOP
+    EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_truncate ON %s', v_part);
+  END LOOP;
+END
+$$;
+
+-- The functions of one table, made anew; their text names the table, so that each has one plan by key and builds nothing from data.
+-- They belong to lease_stamper and run with its rights: what a stamp fires in the table is a stranger's code.
+-- Ids are those of the table's key in its own spelling ('7', never '007'): any other one raises 22P02, as one of the wrong type does.
+--   stamps(ids)              the stamps on these rows
+--   stamp(fence, ids, dead)  sets the stamp where there is none or one of the dead ones, in one conditional UPDATE; how many rows carry it
+--                            then. LE012 unless the guard is in place. Deferred constraints and triggers are run at once, in here
+--   stamped(fence, ids)      how many of the rows carry this stamp; blocker: the least id among them
+--   missing(ids)             the least of these ids that has no row
+CREATE OR REPLACE FUNCTION lease.make_stamp_functions(p_relation regclass, p_type text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  f record;
+  v_table constant text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation);
+  v_declare text; v_keys text; v_join text; v_id text; v_check text;
+BEGIN
+  -- Of one key (k1) or several (k1, k2 …): the arrays, and how a row t is found by them.
+  SELECT string_agg(format('  k%s constant %s[] := ARRAY(SELECT %s FROM unnest(p_ids) WITH ORDINALITY AS u (i, n) ORDER BY n)::%s[];', k.n, k.type,
+                           CASE WHEN k.of = 1 THEN 'i' ELSE format('split_part(i, '':'', %s)', k.n) END, k.type), E'\n' ORDER BY k.n),
+         format('unnest(%s) AS k (%s)', string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n)),
+         string_agg(format('t.%I %s k.k%s', k.name, k.equals, k.n), ' AND ' ORDER BY k.n),
+         format('concat_ws('':'', %s)', string_agg(format('t.%I', k.name), ', ' ORDER BY k.n)),
+         format('ARRAY(SELECT concat_ws('':'', %s) FROM unnest(%s) WITH ORDINALITY AS u (%s, n) ORDER BY n)', string_agg('u.k' || k.n, ', ' ORDER BY k.n),
+                string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n))
+    INTO v_declare, v_keys, v_join, v_id, v_check
+    FROM (SELECT q.*, row_number() OVER () AS n, count(*) OVER () AS of FROM lease.key_of(p_relation) q) k;
+
+  FOR f IN
+    SELECT * FROM (VALUES
+      ('stamps', 'p_ids text[]', 'bigint[]', format(
+         'RETURN (SELECT array_agg(DISTINCT t.lease_fence) FROM %s JOIN %s AS t ON %s WHERE t.lease_fence IS NOT NULL);', v_keys, v_table, v_join)),
+      ('stamped', 'p_fence bigint, p_ids text[]', 'bigint', format(
+         'RETURN (SELECT count(*) FROM %s JOIN %s AS t ON %s WHERE t.lease_fence = p_fence);', v_keys, v_table, v_join)),
+      ('blocker', 'p_fence bigint, p_ids text[]', 'text', format(
+         'RETURN (SELECT min(%s COLLATE "C") FROM %s JOIN %s AS t ON %s WHERE t.lease_fence = p_fence);', v_id, v_keys, v_table, v_join)),
+      ('missing', 'p_ids text[]', 'text', format(
+         'RETURN (SELECT min(i COLLATE "C") FROM unnest(p_ids) AS i WHERE i NOT IN (SELECT %s FROM %s JOIN %s AS t ON %s));', v_id, v_keys, v_table, v_join)),
+      ('stamp', 'p_fence bigint, p_ids text[], p_dead bigint[]', 'bigint', format(
+         'IF current_user <> ''lease_stamper'' THEN' || E'\n'
+         || '    RAISE EXCEPTION ''a stamping function was altered'' USING ERRCODE = ''LE012'';' || E'\n'
+         || '  END IF;' || E'\n'
+         || '  PERFORM lease.assert_guard(%L);' || E'\n'
+         || '  SET CONSTRAINTS ALL IMMEDIATE;' || E'\n'
+         || '  WITH stamped AS (UPDATE %s AS t SET lease_fence = p_fence FROM %s' || E'\n'
+         || '                    WHERE %s AND (t.lease_fence IS NULL OR t.lease_fence = ANY (p_dead)) RETURNING t.lease_fence)' || E'\n'
+         || '  SELECT count(*) INTO v_count FROM stamped WHERE lease_fence = p_fence;' || E'\n'
+         || '  SET CONSTRAINTS ALL IMMEDIATE;' || E'\n'
+         || '  RETURN v_count;', p_type, v_table, v_keys, v_join))
+      ) AS v (name, arguments, result, body)
+  LOOP
+    EXECUTE format($text$
+CREATE FUNCTION lease_stamp.%I(%s) RETURNS %s LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extra_float_digits = 1
+SET bytea_output = 'hex' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $body$
+DECLARE
+%s
+  v_count bigint;
+BEGIN
+  IF %s <> p_ids THEN
+    RAISE EXCEPTION 'an id is not spelled as the table spells it' USING ERRCODE = 'invalid_text_representation';
+  END IF;
+  %s
+END
+$body$ $text$, p_type || '.' || f.name, f.arguments, f.result, v_declare, v_check, f.body);
+    EXECUTE format('REVOKE ALL ON FUNCTION lease_stamp.%I FROM PUBLIC', p_type || '.' || f.name);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION lease_stamp.%I TO lease_owner', p_type || '.' || f.name);
+  END LOOP;
+  -- A new owner must be allowed to create in the schema, for this moment.
+  GRANT CREATE ON SCHEMA lease_stamp TO lease_stamper;
+  FOR f IN SELECT p.oid::regprocedure AS name FROM pg_proc p WHERE p.pronamespace = 'lease_stamp'::regnamespace AND p.proname LIKE replace(p_type, '_', '\_') || '.%' LOOP
+    EXECUTE format('ALTER FUNCTION %s OWNER TO lease_stamper', f.name);
+  END LOOP;
+  REVOKE CREATE ON SCHEMA lease_stamp FROM lease_stamper;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION lease.drop_stamp_functions(p_type text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  f record;
+BEGIN
+  FOR f IN SELECT p.oid::regprocedure AS name FROM pg_proc p WHERE p.pronamespace = 'lease_stamp'::regnamespace AND p.proname LIKE replace(p_type, '_', '\_') || '.%' LOOP
+    EXECUTE format('DROP FUNCTION %s', f.name);
+  END LOOP;
+END
+$$;
+
+-- What lease_stamper needs on the table, and nothing more.
+CREATE OR REPLACE FUNCTION lease.grant_stamping(p_relation regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_schema constant text := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation);
+BEGIN
+  EXECUTE format('GRANT SELECT (%s, lease_fence), UPDATE (lease_fence) ON TABLE %s TO lease_stamper',
+                 (SELECT string_agg(format('%I', k.name), ', ') FROM lease.key_of(p_relation) k), p_relation);
+  IF NOT has_schema_privilege('lease_stamper', v_schema, 'USAGE') THEN
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO lease_stamper', v_schema);
+    IF NOT has_schema_privilege('lease_stamper', v_schema, 'USAGE') THEN
+      PERFORM lease.refuse_guard(format('the schema %I is not yours', v_schema), format('Have its owner do this first: GRANT USAGE ON SCHEMA %I TO lease_stamper', v_schema));
+    END IF;
+  END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION lease.assert_registrar() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT (pg_has_role(current_user, 'lease_owner', 'USAGE') AND pg_has_role(current_user, 'lease_stamper', 'MEMBER')) THEN
+    RAISE EXCEPTION 'only who manages leases may guard tables' USING ERRCODE = 'insufficient_privilege',
+      HINT = format('GRANT lease_owner, lease_stamper TO %I', current_user);
+  END IF;
+  PERFORM pg_advisory_xact_lock(1279611205, 6);
+END
+$$;
+
+-- lease.guard_table: registers a table of yours for a type of resource. Its rows are the resources <type>/<id>.
+--
+-- p_columns: what must not change while a lease covers the row; the key never may. p_label: what people call such a row ('album contract').
+-- The caller owns the table and is a member of lease_owner and lease_stamper. Readers of lease.guarded_tables see what became of it.
+-- Afterwards `INSERT INTO t VALUES …`, `SELECT *` and `COPY t` without a list of columns meet the new column lease_fence at the end.
+-- Locks: the table and its partitions, ACCESS EXCLUSIVE, to the end of the transaction (no row is rewritten); an advisory lock among registrars.
+-- Errors: LE020 with a hint for what cannot be guarded; 42501 for who may not.
+CREATE OR REPLACE FUNCTION lease.guard_table(p_table regclass, p_type text, p_columns text[], p_label text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_triggers text;
+BEGIN
+  PERFORM lease.assert_registrar();
+  PERFORM lease.assert_guardable(p_table, p_type, p_columns);
+  EXECUTE format('ALTER TABLE %s ADD COLUMN lease_fence bigint', p_table);
+  EXECUTE format('COMMENT ON COLUMN %s.lease_fence IS %L', p_table, 'stamp of the lease that covers this row; set by leases alone (lease.guarded_tables)');
+  PERFORM lease.make_guard_triggers(p_table, p_columns);
+  PERFORM lease.grant_stamping(p_table);
+  PERFORM lease.make_stamp_functions(p_table, p_type);
+  INSERT INTO lease.guarded (type, relation, schema_name, table_name, key_columns, key_types, columns, label)
+  SELECT p_type, p_table, n.nspname, c.relname, k.names, k.types, p_columns, coalesce(p_label, replace(p_type, '-', ' '))
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, (SELECT array_agg(q.name), array_agg(q.type) FROM lease.key_of(p_table) q) AS k (names, types)
+   WHERE c.oid = p_table;
+  -- A stamp is an UPDATE, by a role that may do nothing else: the table's own triggers should know.
+  SELECT string_agg(t.tgname, ', ') INTO v_triggers
+    FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+   WHERE t.tgrelid = p_table AND NOT t.tgisinternal AND t.tgname NOT LIKE 'lease\_guard\_%' AND t.tgtype & 16 <> 0 AND t.tgattr::int2[] = '{}' AND NOT p.prosecdef;
+  IF v_triggers IS NOT NULL THEN
+    RAISE NOTICE 'stamping will fire triggers of this table with the rights of lease_stamper: %', v_triggers
+      USING HINT = 'If one needs more, make its function SECURITY DEFINER, or fire it for its own columns only (UPDATE OF …).';
+  END IF;
+END
+$$;
+
+-- lease.unguard_table: takes the guard away and leaves the table as it was before.
+-- Refused with LE021 while a live lease covers one of its rows; LE020 for a type that is none. Locks: as lease.guard_table.
+CREATE OR REPLACE FUNCTION lease.unguard_table(p_type text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  g lease.guarded; l record; v_schema text;
+  v_live bigint[]; v_stamp bigint;
+BEGIN
+  PERFORM lease.assert_registrar();
+  DELETE FROM lease.guarded x WHERE x.type = p_type RETURNING * INTO g;
+  IF NOT FOUND THEN
+    PERFORM lease.refuse_guard(format('no table is guarded as %s', coalesce(p_type, 'NULL')), 'SELECT * FROM lease.guarded_tables shows those that are.');
+  END IF;
+  PERFORM lease.drop_stamp_functions(p_type);
+  SELECT n.nspname INTO v_schema FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = g.relation;
+  IF NOT FOUND THEN
+    RETURN;   -- the table has been dropped
+  END IF;
+  PERFORM lease.drop_guard_triggers(g.relation);
+  IF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = g.relation AND a.attname = 'lease_fence' AND NOT a.attisdropped) THEN
+    v_live := ARRAY(SELECT x.fence FROM lease.lease x WHERE x.state = 'held' AND (x.lease_until IS NULL OR x.lease_until > clock_timestamp()) AND x.fence IS NOT NULL);
+    EXECUTE format('SELECT t.lease_fence FROM %s AS t WHERE t.lease_fence = ANY ($1) LIMIT 1', g.relation) INTO v_stamp USING v_live;
+    IF v_stamp IS NOT NULL THEN
+      SELECT * INTO l FROM lease.lease x WHERE x.fence = v_stamp;
+      RAISE EXCEPTION '% is in use by % %', g.relation, l.kind, l.lease
+        USING ERRCODE = 'LE021', HINT = format('Wait for its end. More: leasectl show %s/%s', l.kind, l.lease);
+    END IF;
+    EXECUTE format('REVOKE ALL ON TABLE %s FROM lease_stamper', g.relation);
+    EXECUTE format('ALTER TABLE %s DROP COLUMN lease_fence', g.relation);
+  END IF;
+  IF NOT EXISTS (SELECT FROM lease.guarded x JOIN pg_class c ON c.oid = x.relation WHERE c.relnamespace = v_schema::regnamespace) THEN
+    EXECUTE format('REVOKE ALL ON SCHEMA %I FROM lease_stamper', v_schema);
+  END IF;
+END
+$$;
+
+-- Raises LE012 unless everything that guards the type's table is in place. Called by each stamp, so it reads no more than it must.
+CREATE OR REPLACE FUNCTION lease.assert_guard(p_type text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_bad text;
+BEGIN
+  SELECT r.relation::text INTO v_bad
+    FROM lease.guarded g CROSS JOIN LATERAL lease.guard_tree(g.relation) AS r (relation)
+   WHERE g.type = p_type
+     AND (SELECT count(*) FROM pg_trigger t
+           WHERE t.tgrelid = r.relation AND t.tgenabled = 'A'
+             AND t.tgname IN ('lease_guard_edit', 'lease_guard_stamp', 'lease_guard_delete', 'lease_guard_insert', 'lease_guard_truncate')) <> 5
+   LIMIT 1;
+  IF v_bad IS NOT NULL OR NOT EXISTS (SELECT FROM lease.guarded g WHERE g.type = p_type) THEN
+    RAISE EXCEPTION 'the guard of % is not in place on %', p_type, coalesce(v_bad, 'any table')
+      USING ERRCODE = 'LE012', HINT = format('SELECT * FROM lease.guard_findings tells what is wrong; SELECT lease.repair_guard(%L) puts it right.', p_type);
+  END IF;
+END
+$$;
+GRANT EXECUTE ON FUNCTION lease.assert_guard TO lease_stamper;
+RESET ROLE;
