@@ -1,4 +1,4 @@
-# The image of lease-coordinator, leasectl and lease-worker.
+# The image of lease-coordinator, leasectl, lease-worker and lease-royalty.
 #
 # Built in two stages, so that no compiler and no header is in what runs. Plain Dockerfile words only: the classic
 # builder of older engines and BuildKit both take it. Nothing is written below / at run time: run it with a
@@ -18,15 +18,15 @@ COPY . .
 # No crash points: those are for tests. Two jobs, since a laptop that builds this also runs other things.
 RUN cmake -S . -B /build -DCMAKE_BUILD_TYPE=RelWithDebInfo -DLEASE_CRASH_POINTS=OFF -DLEASE_TESTS=OFF \
       -DCMAKE_RUNTIME_OUTPUT_DIRECTORY=/out \
- && cmake --build /build --parallel 2 --target lease-coordinator leasectl lease-worker \
- && strip --strip-debug /out/lease-coordinator /out/leasectl /out/lease-worker
+ && cmake --build /build --parallel 2 --target lease-coordinator leasectl lease-worker lease-royalty \
+ && strip --strip-debug /out/lease-coordinator /out/leasectl /out/lease-worker /out/lease-royalty
 
 FROM debian:bookworm-slim
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
       ca-certificates libpq5 librdkafka1 libjansson4 libinih1 libmicrohttpd12 libcurl4 libssl3 zlib1g \
  && rm -rf /var/lib/apt/lists/* /var/cache/debconf/* /var/log/*.log /var/log/apt
-COPY --from=builder /out/lease-coordinator /out/leasectl /out/lease-worker /usr/local/bin/
+COPY --from=builder /out/lease-coordinator /out/leasectl /out/lease-worker /out/lease-royalty /usr/local/bin/
 COPY deploy/lease-ready /usr/local/bin/
 # A number, not a name: orchestrators that insist on a non-root user can check it without reading the image.
 USER 10001:10001

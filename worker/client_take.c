@@ -41,14 +41,14 @@ static void keep_grant(struct lease_run *run, const struct lease_grant *grant) {
     run->has_grant = true;
 }
 
-enum { ANSWER_TEXTS = 12 };
+enum { ANSWER_TEXTS = 13 };
 
 /* Where the texts of an answer are, in one order for copying out and in. */
 static void texts_of(struct lease_answer *answer, const char **ret_texts[ANSWER_TEXTS]) {
     const char **const texts[ANSWER_TEXTS] = {
         &answer->outcome, &answer->state, &answer->reason, &answer->field, &answer->step, &answer->until,
         &answer->held_by.kind, &answer->held_by.lease, &answer->held_by.resource, &answer->held_by.holder,
-        &answer->held_by.since, &answer->held_by.until};
+        &answer->held_by.since, &answer->held_by.until, &answer->basis};
     memcpy(ret_texts, texts, sizeof texts);
 }
 

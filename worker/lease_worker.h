@@ -262,6 +262,7 @@ struct lease_answer {
     bool is_refusal; /* nothing was changed */
     bool has_blocker;
     struct lease_blocker held_by;
+    const char *basis; /* finished, over rows of guarded tables: "unchanged", or "changed" if one was edited while nobody held it */
 };
 
 /* From the handle's own thread, once per command that returned LEASE_PENDING, unless the run is freed first; answer NULL: none

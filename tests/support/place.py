@@ -36,7 +36,7 @@ class Place:
         os.makedirs(self.folder, exist_ok=True)
 
     def program(self, name):
-        for path in (f"{self.build}/coordinator/{name}", f"{self.build}/coordinator/cli/{name}", f"{self.build}/worker/daemon/{name}",
+        for path in (f"{self.build}/coordinator/{name}", f"{self.build}/coordinator/cli/{name}", f"{self.build}/worker/daemon/{name}", f"{self.build}/worker/royalty/{name}",
                      f"{self.build}/{name}"):
             if os.access(path, os.X_OK):
                 return path
