@@ -280,6 +280,12 @@ static void member_original(struct buf *json, const struct journal_row *row) {
     close_object(json);
 }
 
+/* Its members, not an object of their own: basis, edits, changes. */
+static void members_of_basis(struct buf *json, const struct journal_row *row) {
+    if (row->basis != NULL)
+        copy_object(json, row->basis);
+}
+
 static void member_payload(struct buf *json, const struct journal_row *row, const char *name) {
     if (row->payload == NULL)
         return;
@@ -347,6 +353,7 @@ bool record_encode_result(struct record *record, const struct journal_row *row, 
     member_text(json, "field", row->field);
     member_blocker(json, row);
     member_original(json, row);
+    members_of_basis(json, row);
     if (is_event(row, "finished"))
         member_payload(json, row, "result");
     if (is_event(row, "answered"))

@@ -54,6 +54,7 @@ struct journal_row {
     const char *field;
     const char *blocker;  /* JSON object text as PostgreSQL prints jsonb: kind, lease, resource?, holder, fence, since, until */
     const char *original; /* JSON object text: outcome, fence, claim_id */
+    const char *basis;    /* JSON object text: basis, edits?, changes?; of a run that covered rows of guarded tables and finished */
     const char *payload;  /* JSON text */
     bool changes_lease;
     bool is_grant;

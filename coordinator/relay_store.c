@@ -163,7 +163,7 @@ enum journal_column {
     COLUMN_NUMBER, COLUMN_AT, COLUMN_EVENT, COLUMN_KIND, COLUMN_SUBJECT, COLUMN_COMMAND, COLUMN_SOURCE, COLUMN_MESSAGE_ID,
     COLUMN_TRACEPARENT, COLUMN_ORIGIN_TOPIC, COLUMN_ORIGIN_PARTITION, COLUMN_ORIGIN_OFFSET, COLUMN_HOLDER, COLUMN_CLAIM_ID,
     COLUMN_FENCE, COLUMN_SINCE, COLUMN_LEASE_UNTIL, COLUMN_MIN_FENCE, COLUMN_STATE, COLUMN_ATTEMPT, COLUMN_STEP,
-    COLUMN_AMOUNT, COLUMN_REFRESH, COLUMN_REASON, COLUMN_FIELD, COLUMN_BLOCKER, COLUMN_ORIGINAL, COLUMN_PAYLOAD,
+    COLUMN_AMOUNT, COLUMN_REFRESH, COLUMN_REASON, COLUMN_FIELD, COLUMN_BLOCKER, COLUMN_ORIGINAL, COLUMN_BASIS, COLUMN_PAYLOAD,
     COLUMN_CHANGES_LEASE, COLUMN_IS_GRANT, COLUMN_RAW_KEY, COLUMN_RAW_VALUE, COLUMN_RAW_HEADERS, COLUMN_PREVIOUS_NUMBER,
     COLUMN_IS_SYNCHRONOUS, COLUMN_COUNT
 };
@@ -171,7 +171,7 @@ enum journal_column {
 static const char read_sql[] =
     "SELECT number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition,"
     " origin_offset, holder, claim_id, fence, since, lease_until, min_fence, state, attempt, step, amount, refresh, reason,"
-    " field, blocker, original, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers, previous_number,"
+    " field, blocker, original, basis, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers, previous_number,"
     " current_setting('synchronous_standby_names') <> ''"
     " FROM lease.relay_read($1, $2, $3, $4)";
 
@@ -260,6 +260,7 @@ void relay_store_row(const struct db_result *rows, size_t row, struct journal_ro
         .field = text_of(rows, row, COLUMN_FIELD),
         .blocker = text_of(rows, row, COLUMN_BLOCKER),
         .original = text_of(rows, row, COLUMN_ORIGINAL),
+        .basis = text_of(rows, row, COLUMN_BASIS),
         .payload = text_of(rows, row, COLUMN_PAYLOAD),
         .changes_lease = db_bool(rows, row, COLUMN_CHANGES_LEASE),
         .is_grant = db_bool(rows, row, COLUMN_IS_GRANT),

@@ -27,8 +27,8 @@ $$;
 -- Outcomes, in precedence: see lease.outcome; which command meets which in which condition: see lease.transition.
 --
 -- Locks, in this order: shared advisory lock against a switch of the deduplication slot; leases named by the batch, by key;
--- leases found through stamps (SKIP LOCKED; locked means busy); then the clock; resource rows (lock_timeout 1 ms, or 100 ms where no row is locked; busy); demand
--- rows by key; the journal's advisory lock, held to the commit; demand and ready items (SKIP LOCKED).
+-- leases found through stamps (SKIP LOCKED; locked means busy); then the clock; resource rows (lock_timeout 1 ms, or 100 ms where no row is locked; busy), rows
+-- of guarded tables (1 ms); demand rows by key; the journal's advisory lock, held to the commit; demand and ready items (SKIP LOCKED).
 --
 -- Errors: LE001 another server than the one whose fences these are. LE003 the clock went back. 40001 another lane got in
 -- between (a lease or a message id that both insert): run the whole transaction again. LE007 an invariant is broken: stop.
@@ -77,7 +77,7 @@ DECLARE
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
   c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[];
   d_digest bytea[]; d_outcome text[]; d_fence bigint[]; d_claim uuid[];
-  has_claims boolean := false; claimed text[] := '{}'; has_steps boolean := false; stampings int := 0; has_resources boolean; has_duplicates boolean := false;
+  has_claims boolean := false; claimed text[] := '{}'; has_steps boolean := false; stampings int := 0; has_resources boolean; guards text[]; has_rows boolean := false; has_duplicates boolean := false;
 
   -- Slots: the leases in hand, changed here and written once.
   slots int := 0;
@@ -91,7 +91,9 @@ DECLARE
   ne int := 0;
   e_cmd int[]; e_slot int[]; e_event text[]; e_holder text[]; e_claim uuid[]; e_fence bigint[]; e_since timestamptz[];
   e_until timestamptz[]; e_floor bigint[]; e_state text[]; e_attempt int[]; e_step text[]; e_amount bigint[];
-  e_reason text[]; e_field text[]; e_blocker jsonb[]; e_changes boolean[]; e_grant boolean[]; e_payload text[]; e_refresh bigint[];
+  e_reason text[]; e_field text[]; e_blocker jsonb[]; e_changes boolean[]; e_grant boolean[]; e_payload text[]; e_refresh bigint[]; e_basis jsonb[];
+  -- Slots whose grant covers rows of guarded tables, or no longer does.
+  g_slot int[] := '{}'; g_guarded boolean[] := '{}';
   nm int := 0;
   m_kind text[]; m_lease text[]; m_holder text[]; m_claim uuid[]; m_fence bigint[]; m_since timestamptz[]; m_until timestamptz[];
   m_attempt int[]; m_step text[]; m_refresh bigint[]; m_source text[]; m_message text[]; m_trace text[]; m_payload text[];
@@ -104,7 +106,7 @@ DECLARE
   i int; s int; t int; k int; cond int; cmd int; fits boolean; lo int; hi int;
   is_member boolean; is_open boolean; heads int[] := '{}'; last_members int[] := '{}'; v_free text[];
   f bigint; v_drawn bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
-  targets text[]; asked int; stamped int; inserted int; mine int;
+  targets text[]; plain text[]; asked int; stamped int; inserted int; mine bigint; is_in_rows boolean; v_basis jsonb;
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
   v_changes boolean; v_grant boolean; v_event text; v_payload text; v_cut timestamptz;
   r record; g record; room int; taken int; d_count bigint;
@@ -198,7 +200,9 @@ BEGIN
   -- not given out again, and what has ended stays so.
   IF has_resources THEN
     targets := coalesce(p_resource, '{}') || ARRAY(SELECT tt || '/*' FROM unnest(p_table) tt);
-    SELECT array_agg(DISTINCT x.fence) INTO stamps FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence IS NOT NULL;
+    SELECT array_agg(type) INTO guards FROM lease.guarded;
+    has_rows := guards IS NOT NULL AND EXISTS (SELECT FROM unnest(p_resource) u WHERE split_part(u, '/', 1) = ANY (guards));
+    stamps := lease.stamps_on(targets, has_rows);
   END IF;
   IF stamps IS NOT NULL OR has_claims THEN
     FOR r IN
@@ -260,7 +264,7 @@ BEGIN
       e_cmd[ne] := NULL; e_slot[ne] := s; e_event[ne] := v_event; e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s];
       e_since[ne] := s_since[s]; e_until[ne] := s_until[s]; e_floor[ne] := s_fence[s] + 1; e_state[ne] := states[s_cond[s] + 1];
       e_attempt[ne] := s_attempt[s]; e_step[ne] := s_step[s]; e_amount[ne] := NULL; e_reason[ne] := NULL; e_field[ne] := NULL;
-      e_blocker[ne] := NULL; e_changes[ne] := true; e_grant[ne] := false; e_payload[ne] := NULL; e_refresh[ne] := NULL;
+      e_blocker[ne] := NULL; e_changes[ne] := true; e_grant[ne] := false; e_payload[ne] := NULL; e_refresh[ne] := NULL; e_basis[ne] := NULL;
       s_event[s] := ne;
     ELSIF cond = in_ready AND s_check[s] <= v_at THEN
       s_check[s] := NULL; s_dirty[s] := true;
@@ -283,7 +287,7 @@ BEGIN
       CONTINUE;
     END IF;
     v_reason := c_reason[i]; v_field := NULL; v_amount := NULL; v_blocking := NULL; v_resource := NULL; v_blocker := NULL;
-    v_changes := false; v_grant := false; v_payload := NULL;
+    v_changes := false; v_grant := false; v_payload := NULL; v_basis := NULL;
     IF p_member[i] IS NOT TRUE THEN
       is_member := false; is_open := false;
     ELSIF is_open THEN
@@ -331,26 +335,26 @@ BEGIN
           END IF;
           asked := coalesce(cardinality(targets), 0);
         END IF;
-        gone := NULL; passed := '{}'; mine := 0;
+        gone := NULL; passed := '{}'; mine := 0; is_in_rows := false;
         IF asked > 0 THEN
           IF stampings = 1 THEN
             found := stamps;
           ELSE
-            SELECT array_agg(DISTINCT x.fence) INTO found FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence IS NOT NULL;
+            found := lease.stamps_on(targets, has_rows);
           END IF;
           FOREACH f IN ARRAY coalesce(found, '{}') LOOP
             t := array_position(s_fence, f);
             IF t IS NULL THEN
               -- No lease has it (dead), or one that another transaction has in hand (busy).
               IF f = ANY (dead_stamps) THEN gone := gone || f;
-              ELSIF v_outcome <> 'held' THEN v_outcome := 'busy'; SELECT min(x.resource) INTO v_resource FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence = f;
+              ELSIF v_outcome <> 'held' THEN v_outcome := 'busy'; SELECT w.first INTO v_resource FROM lease.stamped_with(targets, has_rows, f) w;
               END IF;
             ELSIF s_cond[t] IN (in_held, in_covering, in_unfenced) THEN
               IF t = s THEN
-                SELECT count(*) INTO mine FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence = f;
+                SELECT w.count INTO mine FROM lease.stamped_with(targets, has_rows, f) w;
               ELSIF v_outcome <> 'held' THEN
                 v_outcome := 'held'; v_blocking := t;
-                SELECT min(x.resource) INTO v_resource FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence = f;
+                SELECT w.first INTO v_resource FROM lease.stamped_with(targets, has_rows, f) w;
               END IF;
             ELSE
               gone := gone || f;
@@ -360,7 +364,7 @@ BEGIN
           -- A resource's fences only rise: what was granted under a higher fence since is out of this lease's reach for good.
           IF cmd = 1 AND (SELECT max(u) FROM unnest(gone) u) > s_fence[s] THEN
             v_outcome := 'stale'; v_blocking := NULL;
-            SELECT min(x.resource) INTO v_resource FROM lease.resource x WHERE x.resource = ANY (targets) AND x.fence = ANY (gone) AND x.fence > s_fence[s];
+            SELECT w.first INTO v_resource FROM unnest(gone) u CROSS JOIN LATERAL lease.stamped_with(targets, has_rows, u) w WHERE u > s_fence[s] AND w.first IS NOT NULL LIMIT 1;
           END IF;
         END IF;
 
@@ -371,24 +375,32 @@ BEGIN
             -- no look at another table when it is evaluated again behind a lock.
             -- Nobody's row is waited for. But the wait may have been for the end of the table, where lanes make room one after the other:
             -- if all rows can be locked, it is tried once more with a little patience.
+            -- Rows of guarded tables are strangers' too; what their tables object to is this start's answer.
+            plain := CASE WHEN has_rows THEN ARRAY(SELECT u FROM unnest(targets) u WHERE split_part(u, '/', 1) <> ALL (guards) OR right(u, 2) = '/*') ELSE targets END;
             v_patience := patience_short;
             LOOP
+              is_in_rows := false;
               BEGIN
                 IF v_patience <> patience_short
-                   AND (SELECT count(*) FROM (SELECT FROM lease.resource x WHERE x.resource = ANY (targets) FOR NO KEY UPDATE SKIP LOCKED) q)
-                       < (SELECT count(*) FROM lease.resource x WHERE x.resource = ANY (targets)) THEN
+                   AND (SELECT count(*) FROM (SELECT FROM lease.resource x WHERE x.resource = ANY (plain) FOR NO KEY UPDATE SKIP LOCKED) q)
+                       < (SELECT count(*) FROM lease.resource x WHERE x.resource = ANY (plain)) THEN
                   RAISE EXCEPTION 'a resource is in other hands' USING ERRCODE = 'object_in_use';
                 END IF;
                 PERFORM set_config('lock_timeout', v_patience, true);
                 UPDATE lease.resource x SET fence = f
-                 WHERE x.resource = ANY (targets) AND (x.fence IS NULL OR x.fence = ANY (gone));
+                 WHERE x.resource = ANY (plain) AND (x.fence IS NULL OR x.fence = ANY (gone));
                 GET DIAGNOSTICS stamped = ROW_COUNT;
-                IF stamped + mine < asked THEN
+                IF stamped + mine < cardinality(plain) THEN
                   INSERT INTO lease.resource (resource, fence)
-                  SELECT u, f FROM unnest(targets) AS u ORDER BY u
+                  SELECT u, f FROM unnest(plain) AS u ORDER BY u
                   ON CONFLICT DO NOTHING;
                   GET DIAGNOSTICS inserted = ROW_COUNT;
                   stamped := stamped + inserted;
+                END IF;
+                IF has_rows AND cardinality(plain) < asked THEN
+                  is_in_rows := true;
+                  PERFORM set_config('lock_timeout', patience_short, true);
+                  stamped := stamped + lease.stamp_rows(targets, f, gone);
                 END IF;
                 IF stamped + mine <> asked THEN
                   RAISE EXCEPTION 'a resource was taken in between' USING ERRCODE = 'object_in_use';
@@ -399,16 +411,33 @@ BEGIN
                 WHEN object_in_use THEN
                   v_outcome := 'busy';
                   EXIT;
+                WHEN SQLSTATE 'LE014' THEN
+                  v_outcome := 'unknown'; v_resource := SQLERRM;
+                  EXIT;
                 WHEN lock_not_available THEN
-                  IF v_patience = patience_long THEN
+                  IF is_in_rows OR v_patience = patience_long THEN
                     v_outcome := 'busy';
                     EXIT;
                   END IF;
                   v_patience := patience_long;
+                WHEN OTHERS THEN
+                  IF NOT is_in_rows OR NOT lease.is_own_affair(SQLSTATE) THEN
+                    RAISE;
+                  END IF;
+                  v_outcome := CASE WHEN left(SQLSTATE, 2) = '22' THEN 'unknown' ELSE 'busy' END;
+                  IF left(SQLSTATE, 2) NOT IN ('22', '40') THEN
+                    v_reason := 'stamp_refused';
+                  END IF;
+                  EXIT;
               END;
             END LOOP;
           END IF;
-          IF v_outcome <> 'busy' THEN
+          IF v_outcome IN ('granted', 'covered') THEN
+            IF guards IS NOT NULL THEN
+              t := coalesce(array_position(g_slot, s), cardinality(g_slot) + 1);
+              g_guarded[t] := is_in_rows OR cmd = 1 AND coalesce(g_guarded[t], false);
+              g_slot[t] := s;
+            END IF;
             FOREACH t IN ARRAY passed LOOP
               s_overtaken[t] := true; s_dirty[t] := true;
             END LOOP;
@@ -446,6 +475,10 @@ BEGIN
         ELSE
           s_cond[s] := in_finished; s_ended[s] := v_at; s_check[s] := NULL; s_ready[s] := NULL; s_dirty[s] := true;
           v_changes := true; v_payload := p_payload[i];
+          IF s_covered[s] > 0 AND k_pool[k] = 0
+             AND coalesce(g_guarded[array_position(g_slot, s)], (SELECT l.guarded FROM lease.lease l WHERE l.kind = s_kind[s] AND l.lease = s_lease[s])) THEN
+            v_basis := lease.basis_of(s_fence[s]);
+          END IF;
         END IF;
 
       ELSIF v_outcome = 'advanced' THEN
@@ -492,7 +525,10 @@ BEGIN
         v_blocking := s;
       END IF;
 
-      IF v_outcome IN ('held', 'busy', 'stale') THEN
+      IF v_outcome IN ('held', 'busy', 'stale', 'unknown') THEN
+        IF cmd IN (0, 1) AND (v_outcome = 'unknown' AND v_amount IS NOT NULL OR v_reason = 'stamp_refused') THEN
+          v_field := 'resources';
+        END IF;
         v_amount := NULL;
       END IF;
       IF v_blocking IS NOT NULL THEN
@@ -520,7 +556,7 @@ BEGIN
       v_remembered := v_remembered + 1;
     END IF;
     e_cmd[ne] := i; e_slot[ne] := s; e_refresh[ne] := NULL; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
-    e_reason[ne] := v_reason; e_field[ne] := v_field; e_blocker[ne] := v_blocker; e_changes[ne] := v_changes; e_grant[ne] := v_grant; e_payload[ne] := v_payload;
+    e_reason[ne] := v_reason; e_field[ne] := v_field; e_blocker[ne] := v_blocker; e_changes[ne] := v_changes; e_grant[ne] := v_grant; e_payload[ne] := v_payload; e_basis[ne] := v_basis;
     IF v_outcome IN ('granted', 'covered', 'renewed', 'advanced', 'finished', 'failed', 'released', 'requested') THEN
       e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s]; e_since[ne] := s_since[s];
       e_attempt[ne] := s_attempt[s]; e_step[ne] := s_step[s]; e_state[ne] := states[s_cond[s] + 1];
@@ -597,6 +633,11 @@ BEGIN
              AS u (kind, lease, cond, holder, claim, fence, since, until, ttl, attempt, step, covering, covered,
                    overtaken, ready, check_at, ended, payload, dirty, known)
        WHERE u.dirty AND u.known AND l.kind = u.kind AND l.lease = u.lease;
+    END IF;
+    IF cardinality(g_slot) > 0 THEN
+      UPDATE lease.lease l SET guarded = u.guarded
+        FROM (SELECT s_kind[q.slot] AS kind, s_lease[q.slot] AS lease, q.guarded FROM unnest(g_slot, g_guarded) q (slot, guarded)) u
+       WHERE l.kind = u.kind AND l.lease = u.lease AND l.guarded <> u.guarded;
     END IF;
   END IF;
 
@@ -686,7 +727,7 @@ BEGIN
 
     INSERT INTO lease.journal (number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition, origin_offset,
                                holder, claim_id, fence, since, lease_until, min_fence, state, attempt, step, amount, refresh, reason, field, blocker,
-                               original, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers)
+                               original, basis, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers)
     SELECT v_base + e.no, v_at, e.event, CASE WHEN e.cmd IS NULL THEN s_kind[e.slot] ELSE p_kind[e.cmd] END,
            CASE WHEN e.cmd IS NULL THEN s_lease[e.slot] ELSE p_subject[e.cmd] END,
            p_command[e.cmd], p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
@@ -695,11 +736,11 @@ BEGIN
            CASE WHEN e.event = 'duplicate' THEN jsonb_strip_nulls(
              CASE WHEN d_outcome[e.cmd] IS NOT NULL THEN jsonb_build_object('outcome', d_outcome[e.cmd], 'fence', d_fence[e.cmd], 'claim_id', d_claim[e.cmd])
                   ELSE jsonb_build_object('outcome', o_outcome[c_first[e.cmd]], 'fence', o_fence[c_first[e.cmd]], 'claim_id', o_claim[c_first[e.cmd]]) END) END,
-           e.payload, e.changes, e.grants, p_raw_key[e.cmd], p_raw_value[e.cmd], p_raw_headers[e.cmd]
+           e.basis, e.payload, e.changes, e.grants, p_raw_key[e.cmd], p_raw_value[e.cmd], p_raw_headers[e.cmd]
       FROM unnest(e_cmd, e_slot, e_event, e_holder, e_claim, e_fence, e_since, e_until, e_floor, e_state, e_attempt, e_step, e_amount,
-                  e_reason, e_field, e_blocker, e_changes, e_grant, e_payload, e_refresh)
+                  e_reason, e_field, e_blocker, e_changes, e_grant, e_payload, e_refresh, e_basis)
            WITH ORDINALITY AS e (cmd, slot, event, holder, claim, fence, since, until, floor, state, attempt, step, amount,
-                                 reason, field, blocker, changes, grants, payload, refresh, no);
+                                 reason, field, blocker, changes, grants, payload, refresh, basis, no);
     IF nm > 0 THEN
       INSERT INTO lease.journal (number, at, event, kind, subject, source, message_id, traceparent, holder, claim_id, fence, since, lease_until,
                                  min_fence, state, attempt, step, refresh, payload, changes_lease, is_grant)

@@ -26,6 +26,9 @@ BEGIN
   DELETE FROM lease.attempt a USING (SELECT topic, partition, max(next_offset) AS top FROM lease.consumed GROUP BY 1, 2) m
    WHERE a.topic = m.topic AND a.partition = m.partition AND a.offset_ < m.top;
   DELETE FROM lease.relay_progress p WHERE p.no < (SELECT max(x.no) FROM lease.relay_progress x) - 10;
+  -- Edits under a lapsed lease are told when it finishes; one that never does is forgotten with the journal of its time.
+  DELETE FROM lease.admitted_edit e WHERE e.at < clock_timestamp() - st.journal_keep
+     AND NOT EXISTS (SELECT FROM lease.lease l WHERE l.fence = e.fence AND l.state IN ('held', 'free', 'ready'));
   DELETE FROM lease.demand d WHERE d.asked_at < clock_timestamp() - st.demand_keep AND d.open_until < clock_timestamp();
   DELETE FROM lease.lease l USING (
     SELECT e.kind, e.lease FROM lease.lease e JOIN lease.kind k ON k.kind = e.kind

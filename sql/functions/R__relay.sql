@@ -58,8 +58,8 @@ DECLARE
 BEGIN
   PERFORM lease.assert_relay(p_epoch);
   FOR r IN SELECT * FROM lease.journal j WHERE j.number > p_after ORDER BY j.number LIMIT p_limit LOOP
-    -- Only payloads and dead letters can make a row large.
-    v_size := 400 + coalesce(octet_length(r.payload), 0) + coalesce(octet_length(r.raw_value), 0) + coalesce(octet_length(r.raw_headers), 0);
+    -- Only payloads, edits and dead letters can make a row large.
+    v_size := 400 + coalesce(octet_length(r.payload), 0) + coalesce(pg_column_size(r.basis), 0) + coalesce(octet_length(r.raw_value), 0) + coalesce(octet_length(r.raw_headers), 0);
     EXIT WHEN v_total > 0 AND v_total + v_size > p_bytes;
     v_total := v_total + v_size;
     RETURN NEXT r;

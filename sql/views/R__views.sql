@@ -37,7 +37,7 @@ CREATE OR REPLACE VIEW lease.resources AS
 CREATE OR REPLACE VIEW lease.timeline AS
   SELECT number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition, origin_offset,
          holder, claim_id, fence, since, lease_until, min_fence, state, attempt, step, amount, refresh, reason, field, blocker, original,
-         changes_lease, is_grant, previous_number
+         changes_lease, is_grant, previous_number, basis
     FROM lease.journal;
 
 CREATE OR REPLACE VIEW lease.dead_letters AS

@@ -22,6 +22,7 @@ from place import Place               # noqa: E402
 from postgres import GivenPostgres    # noqa: E402
 from waiting import eventually        # noqa: E402
 from pool import workers              # noqa: E402
+from guard import guard               # noqa: E402
 
 # name, aim, which way is better, what is measured
 ROWS = [
@@ -34,6 +35,9 @@ ROWS = [
     ("start_vs_update", 1.5, "lower", "starting a run over 10,000 contracts against a plain UPDATE of the same rows"),
     ("hot_key_events_per_s", None, "higher", "events of one single lease through the full path"),
     ("rss_mb", 64, "lower", "the coordinator's largest resident memory under full load"),
+    ("guard_vs_none", 1.4, "lower", "an edit of a guarded row that no run covers against the same table without a guard"),
+    ("lapse_to_edit_ms", 10, "lower", "from a killed run's expiry to the first edit that is let through"),
+    ("longest_gap_ms", 250, "lower", "the longest wait of another lease's renewal while a run covers a whole table"),
     ("items_vs_peer", 1.5, "higher", "pool items that ask for nothing, against the faster of two job libraries"),
     ("item_latency_p50_ms", 6, "lower", "an item's request sent → its handler begun, on an idle system"),
 ]
@@ -53,6 +57,7 @@ class Sizes:
         self.covered = 20_000 if smoke else 1_000_000
         self.covered_rounds = 10 if smoke else 200
         self.items = 2000 if smoke else 100_000
+        self.guard_rounds = 3 if smoke else 40
 
 
 def figures(line):
@@ -202,7 +207,7 @@ def hot(bench):
     yield "hot_key_events_per_s", rate, f"{bench.sizes.hot:,} renewals of one lease"
 
 
-PARTS = {"throughput": throughput, "latency": latency, "size": size, "covered": covered, "hot": hot, "workers": workers}
+PARTS = {"throughput": throughput, "latency": latency, "size": size, "covered": covered, "hot": hot, "guard": guard, "workers": workers}
 
 
 def show(found):
@@ -220,13 +225,13 @@ def main():
     parser = argparse.ArgumentParser(prog="./dev bench --", description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the rows to this file")
     parser.add_argument("--smoke", action="store_true", help="just enough to see that everything works; the figures mean nothing")
-    parser.add_argument("--only", nargs="+", choices=sorted(PARTS), help="these parts only (without it: all but workers, which fetches other libraries)")
+    parser.add_argument("--only", nargs="+", choices=sorted(PARTS), help="these parts only (without it: all but guard and workers)")
     options = parser.parse_args()
     found = {}
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
         os.chmod(folder, 0o711)
         bench = Bench(folder, Sizes(options.smoke))
-        for part in options.only or [part for part in PARTS if part != "workers"]:
+        for part in options.only or [part for part in PARTS if part not in ("guard", "workers")]:
             bench.tell(f"{part} ...")
             for name, value, behind in PARTS[part](bench):
                 found[name] = (value, behind)

@@ -230,6 +230,18 @@ static void record_result__of_a_grant_out_of_the_line__names_its_claim(void **st
     record_release(&record);
 }
 
+static void record_result__of_a_run_over_guarded_rows__says_what_became_of_them(void **state) {
+    (void)state;
+    struct record record;
+    struct journal_row row = held_row();
+    record_init(&record);
+    row.event = "finished";
+    row.basis = "{\"basis\": \"changed\", \"edits\": 1, \"changes\": [{\"at\": \"2026-01-02T03:04:05.000006Z\", \"resource\": \"contract/1\"}]}";
+    assert_true(record_encode_result(&record, &row, 3));
+    assert_non_null(strstr(record.value, ",\"basis\":\"changed\",\"edits\":1,\"changes\":[{\"at\":\"2026-01-02T03:04:05.000006Z\",\"resource\":\"contract/1\"}]"));
+    record_release(&record);
+}
+
 static void record_result__of_a_duplicate__carries_the_original(void **state) {
     (void)state;
     struct record record;
@@ -499,6 +511,7 @@ int main(void) {
         cmocka_unit_test(record_result__blocker_without_expiry__has_no_remaining_time),
         cmocka_unit_test(record_result__of_a_lapse__names_no_command_and_no_time_left),
         cmocka_unit_test(record_result__of_a_grant_out_of_the_line__names_its_claim),
+        cmocka_unit_test(record_result__of_a_run_over_guarded_rows__says_what_became_of_them),
         cmocka_unit_test(record_result__of_a_duplicate__carries_the_original),
         cmocka_unit_test(record_result__text_from_outside__is_escaped),
         cmocka_unit_test(record_grant__is_for_its_holder__with_the_token),

@@ -1,0 +1,197 @@
+# ctest: LABEL sql TIMEOUT 60
+"""Runs over rows of guarded tables, through lease.apply: all rows are stamped or none, nobody is waited for, whatever a user's table
+objects to is the answer of that one start, and a finish tells what became of the rows."""
+import time
+
+import pytest
+from rules import command, start
+
+RATES = """
+  CREATE SCHEMA shop;
+  CREATE TABLE shop.contract (id bigint PRIMARY KEY, rate numeric NOT NULL, note text);
+  CREATE TABLE shop.track (album int, no int, rate numeric NOT NULL, PRIMARY KEY (album, no));
+  INSERT INTO shop.contract SELECT i, 70, 'n' FROM generate_series(1, 20) i;
+  INSERT INTO shop.track SELECT 1, i, 70 FROM generate_series(1, 5) i;
+  SELECT lease.guard_table('shop.contract', 'contract', ARRAY['rate']);
+  SELECT lease.guard_table('shop.track', 'track', ARRAY['rate']);
+"""
+
+
+@pytest.fixture(name="shop")
+def fixture_shop(lane):
+    """A lane on a database with two guarded tables."""
+    lane.query(RATES)
+    lane.commit()
+    return lane
+
+
+def contracts(*ids):
+    return [f"contract/{number}" for number in ids]
+
+
+def stamps(lane, table="shop.contract"):
+    found = dict(lane.query(f"SELECT ctid::text, lease_fence FROM {table} WHERE lease_fence IS NOT NULL"))
+    lane.commit()
+    return list(found.values())
+
+
+def result_of(lane, answer):
+    """The members of a result that only the journal has."""
+    row = lane.query("SELECT basis, reason, field, blocker FROM lease.timeline WHERE number = %s", (answer.number,))[0]
+    lane.commit()
+    return dict(zip(("basis", "reason", "field", "blocker"), row))
+
+
+def edit(lane, number, rate):
+    lane.query("UPDATE shop.contract SET rate = %s WHERE id = %s", (rate, number))
+    lane.commit()
+
+
+def test_a_start_stamps_all_its_rows_with_one_fence(shop):
+    grant = shop.grant_of(start("s1", resources=contracts(1, 2, 3) + ["track/1:4", "elsewhere/x"]))
+    assert stamps(shop) == [grant.fence] * 3
+    assert stamps(shop, "shop.track") == [grant.fence]
+    assert shop.query("SELECT resource, fence FROM lease.resource") == [("elsewhere/x", grant.fence)]
+    shop.commit()
+    assert shop.lease("settlement", "s1")["covered"] == 5
+
+
+def test_a_second_start_is_told_who_holds_which_row(shop):
+    grant = shop.grant_of(start("s1", resources=contracts(1, 2, 3)))
+    answer = shop.decide(start("s2", holder="h2", resources=contracts(3, 4)))
+    assert answer.outcome == "held"
+    assert result_of(shop, answer)["blocker"].items() >= {"lease": "s1", "holder": "h1", "fence": grant.fence, "resource": "contract/3"}.items()
+    assert stamps(shop) == [grant.fence] * 3, "all or none"
+
+
+def test_a_dead_stamp_is_passed_over_and_a_lapsed_lease_is_overtaken(shop):
+    first = shop.grant_of(start("s1", resources=contracts(1, 2)))
+    assert shop.outcomes(first.says("finish")) == "finished"
+    second = shop.grant_of(start("s2", resources=contracts(2, 3), ttl=1))
+    time.sleep(0.01)
+    third = shop.grant_of(start("s3", holder="h3", resources=contracts(1, 2, 3)))
+    assert stamps(shop) == [third.fence] * 3
+    assert shop.outcomes(second.says("finish")) == "stale"
+
+
+def test_covers_add_rows_under_the_same_fence(shop):
+    grant = shop.grant_of(start("s1", more=True, tables=["contract"]))
+    assert shop.outcomes(grant.says("cover", resources=contracts(1, 2)), grant.says("cover", resources=contracts(2, 3))) == ["covered", "covered"]
+    assert stamps(shop) == [grant.fence] * 3
+    answer = shop.decide(start("s2", holder="h2", more=True, tables=["contract"]))
+    assert answer.outcome == "held" and result_of(shop, answer)["blocker"]["resource"] == "contract/*"
+    assert shop.outcomes(grant.says("begin", amount=3)) == "granted"
+    assert result_of(shop, shop.decide(grant.says("finish")))["basis"] == {"basis": "unchanged"}
+
+
+@pytest.mark.parametrize("name", ["contract/99", "contract/none", "contract/99999999999999999999", "track/1", "track/1:2:3", "track/1:x"])
+def test_a_row_that_is_not_there_is_unknown_and_the_rest_of_the_batch_goes_on(shop, name):
+    one, two, three = shop.decide(start("s1", resources=contracts(1)), start("s2", resources=contracts(2) + [name]), start("s3", resources=contracts(3)))
+    assert (one.outcome, two.outcome, three.outcome) == ("granted", "unknown", "granted")
+    assert sorted(stamps(shop)) == [one.fence, three.fence]
+    assert result_of(shop, two)["field"] == "resources"
+    assert shop.lease("settlement", "s2") is None
+
+
+def test_a_name_that_is_no_key_hides_no_stamp_of_the_batch(shop):
+    grant = shop.grant_of(start("s1", resources=contracts(1)))
+    outcomes = shop.outcomes(start("s2", holder="h2", resources=["contract/none"]), start("s3", holder="h3", resources=contracts(1)))
+    assert outcomes == ["unknown", "held"] and stamps(shop) == [grant.fence]
+
+
+def test_a_row_that_somebody_edits_makes_the_start_busy_at_once(shop, new_lane):
+    editor = new_lane()
+    editor.query("UPDATE shop.contract SET note = 'x' WHERE id = 2")
+    begun = time.monotonic()
+    one, two = shop.decide(start("s1", resources=contracts(1, 2)), start("s2", resources=contracts(3)))
+    assert (one.outcome, two.outcome) == ("busy", "granted") and time.monotonic() - begun < 1
+    editor.commit()
+    assert shop.outcomes(start("s1", resources=contracts(1, 2))) == "granted"
+
+
+def test_F28_a_table_that_somebody_alters_makes_its_starts_busy_and_nobody_waits(shop, new_lane):
+    dead = shop.grant_of(start("s0", resources=contracts(1)))
+    shop.decide(dead.says("finish"))
+    owner = new_lane()
+    owner.query("LOCK TABLE shop.contract IN ACCESS EXCLUSIVE MODE")
+    begun = time.monotonic()
+    assert shop.outcomes(start("s1", resources=contracts(1)), start("s2", resources=["track/1:1"])) == ["busy", "granted"]
+    assert time.monotonic() - begun < 1
+    owner.rollback()
+    assert shop.outcomes(start("s1", resources=contracts(1))) == "granted"
+
+
+# What a user's table may do while it is stamped.
+OBJECTIONS = {
+    "raises": ("RAISE EXCEPTION 'no';", "BEFORE UPDATE ON shop.contract FOR EACH ROW", "busy", "stamp_refused"),
+    "raises_late": ("RAISE EXCEPTION 'no';", "AFTER UPDATE ON shop.contract DEFERRABLE INITIALLY DEFERRED FOR EACH ROW", "busy", "stamp_refused"),
+    "swallows": ("RETURN NULL;", "BEFORE UPDATE ON shop.contract FOR EACH ROW", "busy", None),
+}
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIONS))
+def test_F37_what_a_users_trigger_objects_to_is_the_answer_of_that_start(shop, name):
+    body, when, outcome, reason = OBJECTIONS[name]
+    shop.query(f"CREATE FUNCTION shop.object() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 2 THEN {body} END IF; RETURN NEW; END $$")
+    constraint = "CONSTRAINT" if "DEFERRED" in when else ""
+    shop.query(f"CREATE {constraint} TRIGGER a_object {when} EXECUTE FUNCTION shop.object()")
+    shop.commit()
+    one, two = shop.decide(start("s1", resources=contracts(1, 2)), start("s2", resources=contracts(3)))
+    assert (one.outcome, two.outcome) == (outcome, "granted")
+    assert result_of(shop, one)["reason"] == reason
+    assert stamps(shop) == [two.fence]
+
+
+def test_a_finish_says_that_nobody_touched_the_rows(shop):
+    grant = shop.grant_of(start("s1", resources=contracts(1, 2)))
+    answer = shop.decide(grant.says("finish"))
+    assert answer.outcome == "finished" and result_of(shop, answer)["basis"] == {"basis": "unchanged"}
+
+
+def test_S8_a_late_finish_says_what_was_edited_after_the_lapse(shop):
+    grant = shop.grant_of(start("s1", resources=contracts(1, 2), ttl=30))
+    time.sleep(0.04)
+    edit(shop, 1, 60)
+    edit(shop, 2, 65)
+    answer = shop.decide(grant.says("finish"))
+    assert answer.outcome == "finished"
+    basis = result_of(shop, answer)["basis"]
+    assert (basis["basis"], basis["edits"]) == ("changed", 2)
+    assert [(change["resource"], change["old"], change["new"]) for change in basis["changes"]] == [
+        ("contract/1", {"rate": 70}, {"rate": 60}), ("contract/2", {"rate": 70}, {"rate": 65})]
+    assert all(change["by"] and change["at"].endswith("Z") for change in basis["changes"])
+
+
+def test_edits_told_are_bounded_and_all_are_counted(shop):
+    shop.query("INSERT INTO shop.contract SELECT i, 70, 'n' FROM generate_series(100, 300) i")
+    grant = shop.grant_of(start("s1", resources=contracts(*range(100, 301)), ttl=50))
+    time.sleep(0.1)
+    shop.query("UPDATE shop.contract SET rate = 1 WHERE id >= 100")
+    shop.commit()
+    basis = result_of(shop, shop.decide(grant.says("finish")))["basis"]
+    assert basis["edits"] == 201 and len(basis["changes"]) == 100
+
+
+def test_a_run_that_covers_no_guarded_row_says_nothing_of_them(shop):
+    grant = shop.grant_of(start("s1", resources=["elsewhere/x"]))
+    assert result_of(shop, shop.decide(grant.says("finish")))["basis"] is None
+
+
+def test_the_same_run_started_again_is_judged_by_its_new_grant(shop):
+    first = shop.grant_of(start("s1", resources=contracts(1), ttl=20))
+    time.sleep(0.03)
+    edit(shop, 1, 60)
+    second = shop.grant_of(start("s1", holder="h2", resources=contracts(1, 2)))
+    assert second.fence > first.fence and stamps(shop) == [second.fence] * 2
+    assert result_of(shop, shop.decide(second.says("finish")))["basis"] == {"basis": "unchanged"}
+
+
+def test_start_and_finish_in_one_batch_agree_about_the_rows(shop):
+    """What the start found is not in the table yet when the finish looks."""
+    grant = shop.grant_of(start("s1", resources=["elsewhere/x"], ttl=20))
+    time.sleep(0.03)
+    started = shop.apply(start("s1", resources=contracts(1)))
+    answer = shop.apply(command("settlement", "finish", "s1", holder="h1", fence=started.fence, claim_id=started.claim_id, token_fits=True))
+    shop.commit()
+    assert answer.outcome == "finished" and result_of(shop, answer)["basis"] == {"basis": "unchanged"}
+    assert grant.fence < started.fence
