@@ -253,6 +253,7 @@ static bool read_items(struct reading *reading, const struct member *member, con
     HOLDER, {"fence", read_integer, true, AT(fence), 1, LEASE_FENCE_MAX},                                              \
         {"claim_id", read_claim_id, true, AT(claim_id), 0, 0}, {"token", read_token, true, AT(token), 0, 0}
 #define COUNT(name, where, is_required) {name, read_integer, is_required, AT(where), 0, LEASE_FENCE_MAX}
+#define WAIT {"wait_ms", read_integer, false, AT(wait_ms), 0, LEASE_WAIT_MS_MAX}
 #define DELAY {"delay_ms", read_integer, false, AT(amount), 0, LEASE_DELAY_MS_MAX}
 #define OBJECT(name) {name, read_object, false, AT(payload), 0, 0}
 
@@ -261,6 +262,8 @@ static const struct member start_members[] = {
     {"resources", read_resources, false, AT(resources), 1, LEASE_RESOURCES_MAX},
     {"more", read_boolean, false, AT(flag), 0, 0},
     {"tables", read_tables, false, AT(tables), 1, LEASE_TABLES_MAX},
+    WAIT,
+    COUNT("refresh", refresh, false),
     OBJECT("payload"),
 };
 static const struct member cover_members[] = {
@@ -272,7 +275,7 @@ static const struct member claim_members[] = {
     {"holder", read_id, false, AT(holder), 0, 0},
     COUNT("credit_total", amount, true),
     COUNT("refresh", refresh, true),
-    {"wait_ms", read_integer, false, AT(wait_ms), 0, LEASE_WAIT_MS_MAX},
+    WAIT,
     TTL,
 };
 static const struct member renew_members[] = {GRANT, TTL};

@@ -23,6 +23,8 @@ enum {
     SKIPPED_US = 5000, /* a lapse that is due and was not turned over is in another's hands: look again then */
     RETRY_BASE_MS = 20,
     RETRY_MAXIMUM_MS = 2000,
+    LINE_LIMIT = 20,  /* starts in one transaction: each may stamp 10,000 rows */
+    LINE_ROUNDS = 10, /* before the next look at lapses */
 };
 
 struct reaper {
@@ -111,15 +113,17 @@ static bool open_connection(struct reaper *reaper, struct error *error) {
 
 /* ---- one look ---- */
 
-static const char reap_sql[] = "SELECT turned, granted, next_check, now, looked FROM lease.reap($1)";
+static const char reap_sql[] = "SELECT turned, granted, next_check, now, looked, has_line FROM lease.reap($1)";
 
 struct look {
     int turned, granted;
     int looked; /* at how many due leases, turned over or not */
     int64_t next_us, now_us;
+    bool has_line; /* starts wait for what others hold */
 };
 
-static bool reap_in_transaction(struct reaper *reaper, struct look *ret_look, struct error *error) {
+static bool reap_in_transaction(struct reaper *reaper, void *ret, struct error *error) {
+    struct look *ret_look = ret;
     struct db_params params;
     struct db_result *rows = NULL;
     db_params_init(&params);
@@ -133,16 +137,18 @@ static bool reap_in_transaction(struct reaper *reaper, struct look *ret_look, st
     ret_look->next_us = db_is_null(rows, 0, 2) ? INT64_MAX : db_timestamptz(rows, 0, 2);
     ret_look->now_us = db_timestamptz(rows, 0, 3);
     ret_look->looked = db_int4(rows, 0, 4);
+    ret_look->has_line = db_bool(rows, 0, 5);
     db_result_free(rows);
     if (ret_look->looked > 0 && CRASH_POINT("reaper.picked"))
         return error_set(error, ERROR_RETRY, "crash_point", "reaper.picked");
     return true;
 }
 
-static bool look(struct reaper *reaper, struct look *ret_look, struct error *error) {
+static bool in_transaction(struct reaper *reaper, bool (*step)(struct reaper *reaper, void *ret, struct error *error), void *ret,
+                           struct error *error) {
     if (!db_begin(reaper->db, error))
         return false;
-    if (!reap_in_transaction(reaper, ret_look, error)) {
+    if (!step(reaper, ret, error)) {
         struct error ignored = {0};
         if (!db_rollback(reaper->db, &ignored))
             drop_connection(reaper);
@@ -152,11 +158,36 @@ static bool look(struct reaper *reaper, struct look *ret_look, struct error *err
     return db_commit(reaper->db, error) == COMMIT_DONE;
 }
 
+static bool serve_in_transaction(struct reaper *reaper, void *ret_served, struct error *error) {
+    struct db_params params;
+    struct db_result *rows = NULL;
+    db_params_init(&params);
+    db_param_int4(&params, LINE_LIMIT);
+    bool is_good = db_query(reaper->db, "serve_line", "SELECT served FROM lease.serve_line($1)", &params, &rows, error);
+    db_params_release(&params);
+    if (is_good)
+        *(int *)ret_served = db_int4(rows, 0, 0);
+    db_result_free(rows);
+    return is_good;
+}
+
+/* Starts in line whose way may be free. Whoever is served may have made way for others: again, but others wait for us too. */
+static bool serve_line(struct reaper *reaper, struct error *error) {
+    int served = 1;
+    for (int rounds = 0; served > 0 && rounds < LINE_ROUNDS; rounds++) {
+        if (!in_transaction(reaper, serve_in_transaction, &served, error))
+            return false;
+        if (served > 0)
+            reaper->options.events.reaped(reaper->options.events.context, 0, served, 0);
+    }
+    return true;
+}
+
 static bool look_once(struct reaper *reaper, struct error *error) {
     struct look found = {0};
     atomic_store(&reaper->noted_us, INT64_MAX);
     int64_t due_us = reaper->next_us;
-    if (!look(reaper, &found, error))
+    if (!in_transaction(reaper, reap_in_transaction, &found, error))
         return false;
     reaper->looked_ms = now_ms();
     reaper->offset_us = found.now_us - clock_monotonic_us();
@@ -166,7 +197,7 @@ static bool look_once(struct reaper *reaper, struct error *error) {
         int64_t late_us = due_us > 0 && due_us < found.now_us ? found.now_us - due_us : 0;
         reaper->options.events.reaped(reaper->options.events.context, found.turned, found.granted, late_us);
     }
-    return true;
+    return !found.has_line || serve_line(reaper, error);
 }
 
 static bool housekeep_when_due(struct reaper *reaper, struct error *error) {

@@ -37,7 +37,8 @@ $$;
 -- or a call for each command costs several times as much. It reads in the order of the locks: look over, lock, clock, turn over,
 -- decide, write, journal's lock, match, append.
 --
--- p_at moves time in tests; everybody else leaves it out. The command 'lapse' is lease.reap's: it names a lease to look at.
+-- p_at moves time in tests; everybody else leaves it out. The command 'lapse' is lease.reap's: it names a lease to look at. The command 'line' is
+-- lease.serve_line's: a start whose turn has come, p_amount its ticket; what is in its way still leaves no trace but in lease.waiter.
 CREATE OR REPLACE FUNCTION lease.apply(
   p_origin_topic text[], p_origin_partition int[], p_origin_offset bigint[],
   p_kind text[], p_command text[], p_subject text[], p_source text[], p_message_id text[], p_digest bytea[], p_traceparent text[],
@@ -75,7 +76,7 @@ DECLARE
   commands text[]; steps text[];
 
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
-  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[];
+  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[]; c_line boolean[];
   d_digest bytea[]; d_outcome text[]; d_fence bigint[]; d_claim uuid[];
   has_claims boolean := false; claimed text[] := '{}'; has_steps boolean := false; stampings int := 0; has_resources boolean; guards text[]; has_rows boolean := false; has_duplicates boolean := false;
 
@@ -105,6 +106,7 @@ DECLARE
 
   i int; s int; t int; k int; cond int; cmd int; fits boolean; lo int; hi int;
   is_member boolean; is_open boolean; heads int[] := '{}'; last_members int[] := '{}'; v_free text[];
+  has_line boolean; is_line boolean; v_behind bigint; v_open_until timestamptz; ahead record; v_freed boolean := false;
   f bigint; v_drawn bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
   targets text[]; plain text[]; asked int; stamped int; inserted int; mine bigint; is_in_rows boolean; v_basis jsonb;
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
@@ -114,8 +116,8 @@ DECLARE
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
   SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, d.covers, d.finish_after, st.dedup_slot,
-         id.system_identifier = w.system_identifier AND id.timeline = w.timeline
-    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, k_covers, k_finish_after, v_slot, is_same_server
+         EXISTS (SELECT FROM lease.waiter), id.system_identifier = w.system_identifier AND id.timeline = w.timeline
+    INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, k_covers, k_finish_after, v_slot, has_line, is_same_server
     FROM lease.decision d, lease.setting st, lease.identity id, lease.this_server w;
   IF NOT is_same_server THEN
     PERFORM lease.assert_server();
@@ -124,7 +126,8 @@ BEGIN
   -- What each command is about, and what is wrong with it before any lease is looked at.
   FOR i IN 1 .. n LOOP
     k := array_position(k_kind, p_kind[i]);
-    cmd := CASE WHEN p_command[i] = 'lapse' THEN -1 ELSE array_position(commands, p_command[i]) - 1 END;
+    c_line[i] := p_command[i] IS NOT DISTINCT FROM 'line';
+    cmd := CASE WHEN p_command[i] = 'lapse' THEN -1 WHEN c_line[i] THEN 0 ELSE array_position(commands, p_command[i]) - 1 END;
     v_reason := NULL; v_field := 'type';
     IF p_verdict[i] IS NOT NULL THEN
       v_reason := coalesce(p_reason[i], 'unspecified'); v_field := p_field[i];
@@ -144,7 +147,7 @@ BEGIN
     IF v_reason IS NULL THEN
       IF cmd = 9 THEN has_claims := true; claimed := claimed || p_kind[i]; ELSIF p_member[i] IS NOT FALSE THEN c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
       IF cmd = 4 THEN has_steps := true; END IF;
-      IF cmd >= 0 AND p_member[i] IS NOT TRUE THEN
+      IF cmd >= 0 AND p_member[i] IS NOT TRUE AND NOT c_line[i] THEN
         c_key[i] := encode(substr(sha256(convert_to(p_source[i] || E'\x01' || p_message_id[i], 'UTF8')), 1, 16), 'hex')::uuid;
       END IF;
     END IF;
@@ -287,7 +290,12 @@ BEGIN
       CONTINUE;
     END IF;
     v_reason := c_reason[i]; v_field := NULL; v_amount := NULL; v_blocking := NULL; v_resource := NULL; v_blocker := NULL;
-    v_changes := false; v_grant := false; v_payload := NULL; v_basis := NULL;
+    v_changes := false; v_grant := false; v_payload := NULL; v_basis := NULL; v_behind := NULL; v_open_until := NULL;
+    is_line := c_line[i];
+    -- Whoever left the line meanwhile, or was served by another, is not there any more; nobody takes him away while we decide.
+    IF is_line AND NOT EXISTS (SELECT FROM lease.waiter w WHERE w.ticket = p_amount[i] AND w.open_until >= v_at FOR NO KEY UPDATE) THEN
+      CONTINUE;
+    END IF;
     IF p_member[i] IS NOT TRUE THEN
       is_member := false; is_open := false;
     ELSIF is_open THEN
@@ -334,6 +342,14 @@ BEGIN
               FROM generate_series(CASE WHEN i = 1 THEN 1 ELSE coalesce(p_table_upto[i - 1], 0) + 1 END, coalesce(p_table_upto[i], 0)) AS j;
           END IF;
           asked := coalesce(cardinality(targets), 0);
+        END IF;
+        IF has_line AND cmd = 0 AND asked > 0 THEN
+          SELECT * INTO ahead FROM lease.ahead_in_line(p_kind[i], p_subject[i], targets, v_at);
+          IF ahead.ticket IS NOT NULL THEN
+            v_outcome := 'held'; v_reason := 'in_line'; v_behind := ahead.ticket;
+            v_blocker := jsonb_build_object('kind', ahead.kind, 'lease', ahead.lease, 'holder', ahead.holder, 'resource', ahead.resource);
+            asked := 0;
+          END IF;
         END IF;
         gone := NULL; passed := '{}'; mine := 0; is_in_rows := false;
         IF asked > 0 THEN
@@ -525,6 +541,25 @@ BEGIN
         v_blocking := s;
       END IF;
 
+      -- The line.
+      IF cmd = 0 AND (has_line OR p_wait_ms[i] > 0) THEN
+        IF v_outcome NOT IN ('held', 'busy') THEN
+          PERFORM lease.leave_line(p_kind[i], p_subject[i], p_holder[i]);
+        ELSIF is_line THEN
+          PERFORM lease.stay_in_line(p_amount[i], s_fence[v_blocking], v_behind, v_at);
+          CONTINUE;
+        ELSIF p_wait_ms[i] > 0 THEN
+          v_open_until := lease.join_line(p_kind[i], p_subject[i], p_holder[i],
+            coalesce(p_resource[CASE WHEN i = 1 THEN 1 ELSE coalesce(p_resource_upto[i - 1], 0) + 1 END : p_resource_upto[i]], '{}'), coalesce(p_flag[i], false),
+            coalesce(p_table[CASE WHEN i = 1 THEN 1 ELSE coalesce(p_table_upto[i - 1], 0) + 1 END : p_table_upto[i]], '{}'), p_ttl_ms[i], p_payload[i], coalesce(p_refresh[i], 0), p_wait_ms[i], p_source[i], p_message_id[i], p_traceparent[i], s_fence[v_blocking], v_behind, v_at);
+          IF v_open_until IS NOT NULL THEN
+            v_outcome := 'waiting'; v_amount := NULL; has_line := true; v_freed := true;
+          END IF;
+        ELSE
+          PERFORM lease.leave_line(p_kind[i], p_subject[i], p_holder[i]);
+        END IF;
+      END IF;
+
       IF v_outcome IN ('held', 'busy', 'stale', 'unknown') THEN
         IF cmd IN (0, 1) AND (v_outcome = 'unknown' AND v_amount IS NOT NULL OR v_reason = 'stamp_refused') THEN
           v_field := 'resources';
@@ -552,10 +587,10 @@ BEGIN
     END IF;
     ne := ne + 1;
     o_outcome[i] := v_outcome; o_event[i] := ne;
-    IF NOT is_member AND v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
+    IF NOT is_member AND NOT is_line AND v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
       v_remembered := v_remembered + 1;
     END IF;
-    e_cmd[ne] := i; e_slot[ne] := s; e_refresh[ne] := NULL; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
+    e_cmd[ne] := i; e_slot[ne] := s; e_refresh[ne] := CASE WHEN is_line OR v_open_until IS NOT NULL THEN p_refresh[i] END; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
     e_reason[ne] := v_reason; e_field[ne] := v_field; e_blocker[ne] := v_blocker; e_changes[ne] := v_changes; e_grant[ne] := v_grant; e_payload[ne] := v_payload; e_basis[ne] := v_basis;
     IF v_outcome IN ('granted', 'covered', 'renewed', 'advanced', 'finished', 'failed', 'released', 'requested') THEN
       e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s]; e_since[ne] := s_since[s];
@@ -578,7 +613,7 @@ BEGIN
       o_fence[i] := s_fence[s]; o_claim[i] := e_claim[ne];
     ELSE
       -- A refusal names the grant it was asked with, and the state that it met.
-      e_holder[ne] := p_holder[i]; e_claim[ne] := p_claim_id[i]; e_fence[ne] := p_fence[i]; e_since[ne] := NULL; e_until[ne] := NULL;
+      e_holder[ne] := p_holder[i]; e_claim[ne] := p_claim_id[i]; e_fence[ne] := p_fence[i]; e_since[ne] := NULL; e_until[ne] := v_open_until;
       e_floor[ne] := NULL; e_attempt[ne] := NULL; e_step[ne] := NULL;
       e_state[ne] := CASE WHEN s IS NOT NULL AND s_cond[s] <> in_absent THEN states[s_cond[s] + 1] END;
       IF v_outcome = 'malformed' AND v_reason IS NULL THEN
@@ -730,7 +765,7 @@ BEGIN
                                original, basis, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers)
     SELECT v_base + e.no, v_at, e.event, CASE WHEN e.cmd IS NULL THEN s_kind[e.slot] ELSE p_kind[e.cmd] END,
            CASE WHEN e.cmd IS NULL THEN s_lease[e.slot] ELSE p_subject[e.cmd] END,
-           p_command[e.cmd], p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
+           CASE WHEN NOT c_line[e.cmd] THEN p_command[e.cmd] END, p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
            p_origin_topic[e.cmd], p_origin_partition[e.cmd], p_origin_offset[e.cmd],
            e.holder, e.claim, e.fence, e.since, e.until, e.floor, e.state, e.attempt, e.step, e.amount, e.refresh, e.reason, e.field, e.blocker,
            CASE WHEN e.event = 'duplicate' THEN jsonb_strip_nulls(
@@ -758,6 +793,11 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   ord := 0; outcome := 'granted';
+  -- Somebody in line may be served now: the reaper is to look at once.
+  IF has_line AND (v_freed OR 'lapsed' = ANY (e_event) OR 'dead' = ANY (e_event) OR EXISTS (SELECT FROM unnest(o_outcome) u WHERE u IN ('finished', 'failed', 'released'))) THEN
+    number := NULL; fence := NULL; claim_id := NULL; lease_until := v_at;
+    RETURN NEXT;
+  END IF;
   FOR i IN 1 .. nm LOOP
     number := v_base + ne + i; fence := m_fence[i]; claim_id := m_claim[i]; lease_until := m_until[i];
     RETURN NEXT;

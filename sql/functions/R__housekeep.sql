@@ -29,6 +29,7 @@ BEGIN
   -- Edits under a lapsed lease are told when it finishes; one that never does is forgotten with the journal of its time.
   DELETE FROM lease.admitted_edit e WHERE e.at < clock_timestamp() - st.journal_keep
      AND NOT EXISTS (SELECT FROM lease.lease l WHERE l.fence = e.fence AND l.state IN ('held', 'free', 'ready'));
+  DELETE FROM lease.waiter w WHERE w.open_until < clock_timestamp() - interval '1 minute';
   DELETE FROM lease.demand d WHERE d.asked_at < clock_timestamp() - st.demand_keep AND d.open_until < clock_timestamp();
   DELETE FROM lease.lease l USING (
     SELECT e.kind, e.lease FROM lease.lease e JOIN lease.kind k ON k.kind = e.kind

@@ -69,6 +69,13 @@ CREATE OR REPLACE VIEW lease.settings AS
 CREATE OR REPLACE VIEW lease.server_identity AS
   SELECT system_identifier, timeline, jumped_at FROM lease.identity;
 
+CREATE OR REPLACE VIEW lease.line AS
+  SELECT row_number() OVER (ORDER BY ticket) AS place, kind, lease, holder, cardinality(resources) AS resources, asked_at, open_until, refresh,
+         (SELECT l.kind || '/' || l.lease FROM lease.lease l WHERE l.fence = w.blocked_by) AS held_by,
+         (SELECT x.kind || '/' || x.lease FROM lease.waiter x WHERE x.ticket = w.behind) AS behind, retry_at, tries
+    FROM lease.waiter w WHERE open_until >= clock_timestamp();
+COMMENT ON VIEW lease.line IS 'Starts that wait, in the order in which they are served; held_by and behind: what was in the way at the last try.';
+
 GRANT SELECT ON lease.kinds, lease.outcomes, lease.transitions, lease.steps, lease.leases, lease.resources, lease.timeline, lease.dead_letters,
-  lease.demands, lease.partitions, lease.relay_status, lease.settings, lease.server_identity TO lease_coordinator, lease_reader;
+  lease.demands, lease.line, lease.partitions, lease.relay_status, lease.settings, lease.server_identity TO lease_coordinator, lease_reader;
 RESET ROLE;

@@ -28,6 +28,7 @@ GOOD = {
         {"holder": "run-1", "more": True, "tables": ["album", "track"]},
         {"holder": "run-1", "more": False, "resources": ["album/%05d" % i for i in range(10000)]},
         {"holder": "h" * 200, "ttl_ms": 86400000},
+        {"holder": "run-1", "resources": ["album/1"], "wait_ms": 86400000, "refresh": 9007199254740991},
     ],
     "cover": [{**GRANT, "resources": ["album/1"]}],
     "begin": [{**GRANT, "count": 0}, {**GRANT, "count": 1000000}],
