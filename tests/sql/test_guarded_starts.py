@@ -53,7 +53,7 @@ def test_a_start_stamps_all_its_rows_with_one_fence(shop):
     assert stamps(shop, "shop.track") == [grant.fence]
     assert shop.query("SELECT resource, fence FROM lease.resource") == [("elsewhere/x", grant.fence)]
     shop.commit()
-    assert shop.lease("settlement", "s1")["covered"] == 5
+    assert shop.lease("settlement", "s1")["resources_covered"] == 5
 
 
 def test_a_second_start_is_told_who_holds_which_row(shop):
@@ -158,7 +158,7 @@ def test_S8_a_late_finish_says_what_was_edited_after_the_lapse(shop):
     basis = result_of(shop, answer)["basis"]
     assert (basis["basis"], basis["edits"]) == ("changed", 2)
     assert [(change["resource"], change["old"], change["new"]) for change in basis["changes"]] == [
-        ("contract/1", {"rate": 70}, {"rate": 60}), ("contract/2", {"rate": 70}, {"rate": 65})]
+        ("contract/1", {"id": "1", "rate": "70"}, {"id": "1", "rate": "60"}), ("contract/2", {"id": "2", "rate": "70"}, {"id": "2", "rate": "65"})]
     assert all(change["by"] and change["at"].endswith("Z") for change in basis["changes"])
 
 
