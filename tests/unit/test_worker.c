@@ -216,6 +216,14 @@ static void test_worker__begins_nothing_once_it_stops(void **state) {
 
 /* ---- runs ---- */
 
+static void drop_farewell(struct lease_client *client) {
+    struct farewell *farewell = TAILQ_FIRST(&client->farewells);
+    TAILQ_REMOVE(&client->farewells, farewell, all);
+    buf_release(&farewell->data);
+    free(farewell->lease);
+    free(farewell);
+}
+
 static void test_client__a_grant_that_comes_again_is_not_given_back(void **state) {
     (void)state;
     struct lease_client client = {.link = new_link()};
@@ -238,11 +246,34 @@ static void test_client__a_grant_that_comes_again_is_not_given_back(void **state
         assert_int_equal(!TAILQ_EMPTY(&client.farewells), fence == 8);
         buf_release(&text);
     }
-    struct farewell *farewell = TAILQ_FIRST(&client.farewells);
-    buf_release(&farewell->data);
-    free(farewell->lease);
-    free(farewell);
+    drop_farewell(&client);
     buf_release(&id);
+    pthread_mutex_destroy(&client.lock);
+    link_free(client.link);
+}
+
+/* The coordinator may still take it for live, so it would cover, and begin, what we count as lost. */
+static void test_client__a_large_start_that_is_lost_for_us_asks_for_nothing_more(void **state) {
+    (void)state;
+    const char *const names[] = {"album/1", "album/2"};
+    struct lease_client client = {.link = new_link()};
+    struct lease_run run = {.client = &client, .lease = (char *)"l1", .has_grant = true, .is_held = true, .is_covering = true,
+                            .grant = {.kind = "settlement", .lease = "l1", .holder = "h", .fence = 7, .claim_id = CLAIM_ID, .token = TOKEN}};
+    struct lease_run_options options;
+    struct lease_error error;
+    lease_run_options_init(&options);
+    options.resources = names;
+    options.resource_count = 2;
+    pthread_mutex_init(&client.lock, NULL);
+    TAILQ_INIT(&client.farewells);
+    hold_init(&run.hold, &terms, hold_clock_us() - terms.ttl_us, hold_clock_us());
+    assert_int_equal(cover_all(&run, &options, 60000, &error), LEASE_REFUSED);
+    assert_string_equal(run.answer.outcome, "lapsed");
+    assert_true(run.answer.is_refusal);
+    assert_false(run.has_grant || run.is_held || run.is_covering);
+    assert_string_equal(TAILQ_FIRST(&client.farewells)->lease, "l1");
+    drop_farewell(&client);
+    free(run.answer_texts);
     pthread_mutex_destroy(&client.lock);
     link_free(client.link);
 }
@@ -254,6 +285,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_worker__counts_what_quoting_adds_to_reasons, setup_worker, teardown_worker),
         cmocka_unit_test(test_worker__begins_nothing_once_it_stops),
         cmocka_unit_test(test_client__a_grant_that_comes_again_is_not_given_back),
+        cmocka_unit_test(test_client__a_large_start_that_is_lost_for_us_asks_for_nothing_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

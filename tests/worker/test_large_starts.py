@@ -24,8 +24,8 @@ def state_of(place, lease):
 
 
 def test_large_start__covers_a_listing_and_lives_longer_than_its_ttl_meanwhile(place, crew):
-    run, other = crew.run(ttl_ms=4500), crew.run(name="other")
-    run.say(f"list large 10000 {CONTRACTS} 5000 1000")            # 5 s
+    run, other = crew.run(ttl_ms=1800), crew.run(name="other")
+    run.say(f"list large 10000 {CONTRACTS} 1250 300")            # 6 s, 2.4 s of it from one cover to the next
     eventually(lambda: state_of(place, "large") == [("covering", 10000)], 10, "the first part is covered", every=0.002)
     rival = other.ask("list rival 10000 album 1")
     assert (rival["outcome"], rival["held_by"]["resource"], rival["held_by"]["lease"]) == ("held", "album/*", "large")
