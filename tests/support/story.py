@@ -1,4 +1,4 @@
-"""The demo: three stories on real parts; what a person would type is leasectl's, the last one's workers are real processes.
+"""The demo: four stories on real parts; what a person would type is leasectl's, the last two's workers are real processes.
 
 Each step prints what happens, the command and its answer, and is checked: a demo that shows something else fails.
 """
@@ -9,7 +9,10 @@ import sys
 import textwrap
 import time
 
+import psycopg2
+
 from fileserver import FileServer
+from royalty import HALF, TABLES, LeaseRoyalty, Royalty
 from waiting import eventually
 from workers import LeaseWorker
 
@@ -60,6 +63,7 @@ def play(place, tell):
     settlement(teller)
     cleanup(teller)
     file_server(teller, place)
+    royalties(teller, place)
     tell(f"\n{time.monotonic() - begun:.0f} s. ./dev up leaves such a system running; README.md tells the rest.")
 
 
@@ -150,3 +154,78 @@ def paused_worker(teller, place, files, first, second):
     if look() != used or used != 1000:
         raise RuntimeError(f"the demo expected 1000 bytes in use, and {files.used('ann')} are")
     types("timeline cleanup/report", "finished")
+
+
+def royalties(teller, place):
+    teller.chapter("A rate that is changed in the middle of a settlement")
+    royalty = Royalty(place.database).load()
+    royalty.story()
+    runs = [LeaseRoyalty(place, royalty, settlement, contracts="track-contract/A", chunk_sales=HALF) for settlement in ("june", "june-again")]
+    try:
+        two_bases(teller, royalty, runs[0])
+        one_basis(teller, royalty, runs[1])
+    finally:
+        for run in runs:
+            run.kill()
+
+
+def operator(teller, database, statement, code=None):
+    """An operator at psql; `code` is the SQLSTATE of the refusal."""
+    teller.tell(f"{teller.bold}$ psql -c \"{statement}\"{teller.plain}")
+    try:
+        database.query(statement)
+        got, lines = None, ["done"]
+    except psycopg2.Error as error:
+        got, lines = error.pgcode, error.pgerror.partition("\nCONTEXT:")[0].splitlines()
+    for line in lines:
+        teller.tell(f"  {line}")
+    if got != code:
+        raise RuntimeError(f"the demo expected {code}, and got {got}")
+
+
+def bases(teller, royalty, settlement):
+    """What each basis came to."""
+    rows = royalty.database.query("SELECT rate, first_work, last_work, royalty FROM royalty.basis WHERE settlement = %s ORDER BY first_work",
+                                  (settlement,))
+    teller.shows(*[f"tracks {first} to {last} at {rate:.0%}: {amount:,.2f}" for rate, first, last, amount in rows])
+    return len(rows)
+
+
+def half_settled(royalty, run):
+    """Tracks 1 to 500 are computed; there it stands still, as a long settlement would be in the middle."""
+    run.start(crash="royalty.written:1:stop").stopped_at("royalty.written")
+
+
+def settled(teller, royalty, run, expected):
+    """Lets the run go on to its end; the number of bases it must have come to."""
+    run.resume()
+    status, said = run.wait()
+    found = bases(teller, royalty, said["settlement"])
+    teller.shows(f"total {said['total']}")
+    if status != 0 or found != expected:
+        raise RuntimeError(f"the demo expected {expected} bases, and got {found} (exit code {status})")
+    return said["total"]
+
+
+def two_bases(teller, royalty, run):
+    teller.says("Contract A pays 70 percent of what its thousand tracks sold. A settlement (lease-royalty) has computed tracks 1 to 500 when an "
+                "operator sets 60 percent. Its lease covers contract A, but a lease is only kept by those who ask for one, and psql does not.")
+    half_settled(royalty, run)
+    operator(teller, royalty.database, "UPDATE royalty.track_contract SET rate = 0.60 WHERE contract = 'A'")
+    settled(teller, royalty, run, 2)
+    teller.says("One settlement, two bases, and a total that is right by neither.")
+
+
+def one_basis(teller, royalty, run):
+    royalty.edit("0.70")
+    teller.says("Now the three tables of contracts are registered: PostgreSQL itself refuses to change payee or rate of a contract under a live "
+                "lease, whoever asks. The same settlement again.")
+    for kind, table in TABLES.items():
+        operator(teller, royalty.database, f"SELECT lease.guard_table('{table}', '{kind}', ARRAY['payee', 'rate'])")
+    half_settled(royalty, run)
+    operator(teller, royalty.database, "UPDATE royalty.track_contract SET rate = 0.60 WHERE contract = 'A'", "LE010")
+    total = settled(teller, royalty, run, 1)
+    if total != str(royalty.right_total()):
+        raise RuntimeError(f"the demo expected a total of {royalty.right_total()}, and got {total}")
+    teller.says("One basis. The settlement has finished; from this moment the rate may change.")
+    operator(teller, royalty.database, "UPDATE royalty.track_contract SET rate = 0.60 WHERE contract = 'A'")

@@ -330,6 +330,7 @@ static bool close_it(struct royalty *royalty) {
         return false;
     if (!royalty_store_close(royalty->store, &royalty->grant, royalty->lines, royalty->total, &verdict, &error))
         return end_with(royalty, "close", &error);
+    CRASH_POINT("royalty.closed");
     return verdict == ROYALTY_DONE || end_with_verdict(royalty, "close", verdict);
 }
 
