@@ -3,9 +3,10 @@ import json
 import os
 import subprocess
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
+from topics import ends_of
 from waiting import eventually
 
 YES, NO = 0, 1
@@ -78,17 +79,12 @@ def small_topics(place, partitions=3):
     names = [place.prefix + topic for topic in TOPICS]
     for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
         future.result(20)
-    consumer = Consumer({"bootstrap.servers": place.kafka.brokers, "group.id": "small-topics", "log_level": 2})
 
     def answer():
         try:
-            return all(consumer.get_watermark_offsets(TopicPartition(name, number), timeout=5)
-                       for name in names for number in range(partitions))
+            return len(ends_of(place.kafka.brokers, names)) == len(names) * partitions
         except KafkaException:      # the metadata names a leader a moment before the leader knows
             return False
 
-    try:
-        eventually(answer, 20, "every new partition answers")
-    finally:
-        consumer.close()
+    eventually(answer, 20, "every new partition answers")
     return place

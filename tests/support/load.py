@@ -27,7 +27,7 @@ class Load:
         self.newest = {}                                            # (kind, lease) → grant
         self.older = collections.deque(maxlen=REMEMBERED)
         self.sent_before = collections.deque(maxlen=REMEMBERED)     # (topic, key, value, headers)
-        self.sent = 0
+        self.sent = self.learned = 0
         self.covering = collections.deque(maxlen=200)               # runs started with `more`
         self.actions = [(self.start, 16), (self.run_step, 30), (self.request, 16), (self.claim, 6), (self.item_step, 30),
                         (self.many_step, 4), (self.cover_or_begin, 4), (self.late_step, 5), (self.forged_step, 4), (self.send_again, 4),
@@ -37,9 +37,9 @@ class Load:
 
     def learn(self):
         """Reads new grants, as their holders would."""
-        seen = len(self.grants_reader.records)
         self.grants_reader.poll(0.001)
-        for record in self.grants_reader.records[seen:]:
+        for record in self.grants_reader.records[self.learned:]:
+            self.learned += 1
             grant = record.value
             lease = (grant["kind"], grant["lease"])
             if lease in self.newest:
@@ -47,7 +47,9 @@ class Load:
             self.newest[lease] = grant
 
     def send(self, count):
-        """Sends `count` messages."""
+        """Sends `count` messages. Before the second time somebody must hold something, or it would all be starts and requests."""
+        if self.sent and not self.newest:
+            self.grants_reader.wait_for(lambda _: True, limit=60, what="the first grant")
         self.learn()
         actions, weights = zip(*self.actions)
         until = self.sent + count

@@ -9,11 +9,9 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from confluent_kafka import TopicPartition
-
 from events import Events
 from processes import Child, free_port
-from topics import Reader
+from topics import Reader, ends_of
 from waiting import eventually
 
 INPUTS = ("settlement.events", "cleanup.events", "file-write.events", "delivery.events", "share-ratio.events", "lease.renewals")
@@ -98,17 +96,8 @@ class Place:
 
     def ends(self, topics=INPUTS):
         """(topic without prefix, partition) → the offset after the last record; empty partitions left out."""
-        if not hasattr(self, "_ends_reader"):
-            self._ends_reader = self.reader(OUTPUTS[0], drop_repeats=False)      # any consumer can ask
-        consumer = self._ends_reader.consumer
-        found = {}
-        for topic in topics:
-            name = self.prefix + topic
-            for partition in consumer.list_topics(name, timeout=10).topics[name].partitions:
-                end = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=10)[1]
-                if end > 0:
-                    found[topic, partition] = end
-        return found
+        ends = ends_of(self.kafka.brokers, [self.prefix + topic for topic in topics])
+        return {(name[len(self.prefix):], partition): end for (name, partition), end in ends.items() if end > 0}
 
     def is_idle(self):
         """Everything sent so far is consumed, and everything decided is published."""

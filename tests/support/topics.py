@@ -3,14 +3,36 @@
     results = Reader(brokers, prefix, "lease.results")
     answer = results.wait_for(lambda record: record.value["command"]["id"] == message_id)
 """
+import functools
 import json
 import time
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from waiting import eventually
 
 BATCH = 2000
+LATEST = -1      # asked for as a time, it means the end of the log
+
+
+@functools.lru_cache(maxsize=None)
+def _asker(brokers):
+    """A client that only asks, one a process. On a reader's own connection the broker would answer behind its open fetch."""
+    return Consumer({"bootstrap.servers": brokers, "group.id": "asker", "log_level": 3})
+
+
+def ends_of(brokers, topics):
+    """(topic, partition) → the offset after the last record, of all partitions of the topics. One question to the broker: asked
+    for the watermarks of each partition, it would answer as often as there are partitions."""
+    asker = _asker(brokers)
+    asked = [TopicPartition(topic, partition, LATEST) for topic in topics
+             for partition in asker.list_topics(topic, timeout=10).topics[topic].partitions]
+    found = {}
+    for place in asker.offsets_for_times(asked, timeout=10):
+        if place.error is not None:
+            raise KafkaException(place.error)
+        found[place.topic, place.partition] = place.offset
+    return found
 
 
 class Record:
@@ -76,6 +98,7 @@ class Reader:
     """
 
     def __init__(self, brokers, prefix, topic, drop_repeats=True):
+        self.brokers = brokers
         self.prefix = prefix
         self.topic = topic
         self.drop_repeats = drop_repeats
@@ -85,7 +108,7 @@ class Reader:
         self.consumer = Consumer({"bootstrap.servers": brokers, "group.id": f"reader-of-{topic}",
                                   "enable.auto.commit": False, "enable.auto.offset.store": False,
                                   "enable.partition.eof": False, "auto.offset.reset": "error",
-                                  "fetch.wait.max.ms": 10, "check.crcs": True, "log_level": 3})
+                                  "fetch.wait.max.ms": 100, "check.crcs": True, "log_level": 3})
         name = prefix + topic
         described = self.consumer.list_topics(name, timeout=10).topics[name]
         assert described.error is None, f"topic {name}: {described.error}"
@@ -117,8 +140,7 @@ class Reader:
     def ends(self):
         """Partition → the offset after its last record."""
         name = self.prefix + self.topic
-        return {number: self.consumer.get_watermark_offsets(TopicPartition(name, number), timeout=10)[1]
-                for number in self.partitions}
+        return {partition: end for (_, partition), end in ends_of(self.brokers, [name]).items()}
 
     def read_all(self, limit=60):
         """Reads up to where the topic ends now. Offsets are not dense (transactions), so positions are compared."""
@@ -126,13 +148,11 @@ class Reader:
         name = self.prefix + self.topic
 
         def is_there():
-            while self.poll():
-                pass
             positions = {place.partition: place.offset
                          for place in self.consumer.position([TopicPartition(name, number) for number in self.partitions])}
             return all(end == 0 or positions[number] >= end for number, end in ends.items())
 
-        eventually(is_there, limit, f"{self.topic} is read to its end")
+        eventually(lambda: is_there() or self.poll() and is_there(), limit, f"{self.topic} is read to its end", every=0)
         return self.records
 
     def find(self, condition):
