@@ -4,6 +4,7 @@
     b = a.follower("b", folder)         a base backup of it that follows it (asynchronously, unless it is told otherwise)
     servers = Servers(a, b)             one conninfo with both: whoever may be written to
 """
+import contextlib
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import signal
 import psycopg2
 
 from harness import Database, GivenPostgres, Postgres, eventually, run
-from postgres import ACCOUNT
+from postgres import ACCOUNT, rows_of
 from processes import descendants, is_root
 
 # A follower that lost its server asks again this soon; by default it would be five seconds.
@@ -158,6 +159,11 @@ class Server(Postgres):
 
 
 class ServersDatabase(Database):
+    def query(self, sql, parameters=None):
+        """On a connection of its own: each time the server counts that may be written to by then."""
+        with contextlib.closing(self.connect()) as connection:
+            return rows_of(connection, sql, parameters)
+
     def drop(self):
         """It goes with its servers."""
 

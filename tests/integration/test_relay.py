@@ -398,7 +398,7 @@ def test_relay_publishes_only_what_a_standby_has(build, kafka, folder, short_fol
         second = Relay(place, "second", login=login)
         wait_published(place, second)
         set_standbys("nobody")
-        place.database.query("SET synchronous_commit = local;" + FILL.format(count=100))
+        place.database.query("SET LOCAL synchronous_commit = local;" + FILL.format(count=100))
         eventually(lambda: "SyncRep" in str(postgres.query("SELECT wait_event FROM pg_stat_activity WHERE application_name = 'lease-relay'")),
                    20, "the barrier waits for a standby")
         assert second.status()["published"] == 100

@@ -1,9 +1,12 @@
 """A throwaway PostgreSQL server, or a given one, and databases on it."""
+import contextlib
 import glob
 import os
 import re
 import secrets
+import select
 import signal
+import threading
 import urllib.parse
 
 import psycopg2
@@ -41,6 +44,17 @@ def program_folder():
     return os.path.dirname(find_program("postgres"))
 
 
+def is_open(connection):
+    """False once the server has ended it: an idle connection has nothing to read but that."""
+    return not connection.closed and not select.select([connection], [], [], 0)[0]
+
+
+def rows_of(connection, sql, parameters=None):
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+
 class Database:
     """One database. `conninfo` is the superuser's; login() makes accounts with fewer rights."""
 
@@ -48,6 +62,7 @@ class Database:
         self.server = server
         self.name = name
         self.conninfo = server.conninfo(name)
+        self._kept = threading.local()
 
     def uri(self):
         """The conninfo in one word: needs no quotes in a shell or an environment file."""
@@ -64,14 +79,22 @@ class Database:
         return connection
 
     def query(self, sql, parameters=None):
-        """The rows of one statement, or [] if it returns none."""
-        connection = self.connect()
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(sql, parameters)
-                return cursor.fetchall() if cursor.description else []
-        finally:
-            connection.close()
+        """The rows of one statement, or [] if it returns none.
+
+        Each thread keeps its connection: whoever waits asks fifty times a second, and a new connection costs more than the answer.
+        So a statement must leave nothing behind in its session."""
+        connection = getattr(self._kept, "connection", None)
+        if connection is not None and not is_open(connection):
+            connection = None
+        if connection is None:
+            connection = self._kept.connection = self.connect()
+        return rows_of(connection, sql, parameters)
+
+    def forget_connection(self):
+        """Closes this thread's connection."""
+        if hasattr(self._kept, "connection"):
+            self._kept.connection.close()
+            del self._kept.connection
 
     def value(self, sql, parameters=None):
         return self.query(sql, parameters)[0][0]
@@ -85,6 +108,7 @@ class Database:
         return self.server.conninfo(self.name, user=name, password=password)
 
     def drop(self):
+        self.forget_connection()
         self.server.query(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
 
 
@@ -111,7 +135,9 @@ class GivenPostgres:
         pass
 
     def query(self, sql, parameters=None):
-        return Database(self, None).query(sql, parameters)
+        """As of a database, on a connection of its own."""
+        with contextlib.closing(Database(self, None).connect()) as connection:
+            return rows_of(connection, sql, parameters)
 
     def version(self):
         return self.query("SHOW server_version")[0][0].split()[0]
