@@ -1,4 +1,5 @@
 """The project's JSON Schemas, as validators of both drafts that they keep to."""
+import functools
 import json
 import pathlib
 import re
@@ -12,14 +13,26 @@ def load_schemas():
     return {path.name: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 
 
-def _ecma_pattern(validator, pattern, instance, schema):
+@functools.lru_cache(maxsize=None)
+def _python_pattern(pattern):
     """JSON Schema's patterns are ECMA 262's: there `$` is the end, not also the place before a last newline."""
-    python = re.sub(r"(?<!\\)\$", r"\\Z", pattern)
-    if isinstance(instance, str) and not re.search(python, instance):
+    return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern))
+
+
+def _ecma_pattern(validator, pattern, instance, schema):
+    if isinstance(instance, str) and not _python_pattern(pattern).search(instance):
         yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-DRAFTS = {name: jsonschema.validators.extend(base, {"pattern": _ecma_pattern})
+def _unique_items(validator, unique, instance, schema):
+    """By their text (numbers are integers here). The library compares each object with each: seconds for a thousand."""
+    if unique and isinstance(instance, list):
+        texts = {json.dumps(item, sort_keys=True) for item in instance}
+        if len(texts) < len(instance):
+            yield jsonschema.ValidationError("an item is there twice")
+
+
+DRAFTS = {name: jsonschema.validators.extend(base, {"pattern": _ecma_pattern, "uniqueItems": _unique_items})
           for name, base in (("draft-07", jsonschema.Draft7Validator), ("2020-12", jsonschema.Draft202012Validator))}
 
 
