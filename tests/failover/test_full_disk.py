@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 120
+# ctest: LABEL failover TIMEOUT 120 TAKES 10
 """F19: a server whose write-ahead log finds no room on its disk panics and cuts everybody off, commits in doubt and all; one that has
 none for its tables refuses to write. The coordinator is not ready meanwhile and stays alive; with room on the disk again, every
 command gets its one answer.

@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 300
+# ctest: LABEL fault TIMEOUT 300 TAKES 70
 """An input topic that is no longer what the stored offsets are about: its partition halts and says so; the others go on.
 
 What would go wrong: reading on at a stored offset of a topic that was deleted and made anew starts in the middle of other

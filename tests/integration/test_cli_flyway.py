@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 600
+# ctest: LABEL cli TIMEOUT 600 TAKES 20
 """Flyway itself on the same files: each of the two takes what the other did as its own. Maven fetches Flyway once."""
 import os
 import pathlib

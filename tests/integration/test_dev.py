@@ -1,4 +1,4 @@
-# ctest: LABEL dev TIMEOUT 180 ALONE
+# ctest: LABEL dev TIMEOUT 180 TAKES 20
 """What `dev` promises: whatever it started is gone afterwards, however it ended; packages that are missing are named; a
 fetch of the Kafka jars that was cut off is repeated."""
 import glob

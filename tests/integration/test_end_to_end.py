@@ -1,4 +1,4 @@
-# ctest: LABEL kafka,sanitize TIMEOUT 180
+# ctest: LABEL kafka,sanitize TIMEOUT 180 TAKES 80 BUSY
 """Commands in through a real broker, decided in a real PostgreSQL, answered through the broker: the two stories of the
 README, repeats, bad input, and the books of a mixed load."""
 import json

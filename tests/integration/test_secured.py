@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 180
+# ctest: LABEL kafka TIMEOUT 180 TAKES 40
 """Kafka and PostgreSQL behind TLS, as in earnest: the settings reach the client libraries, every client that the coordinator has
 uses them, and who is not trusted is told so in words.
 

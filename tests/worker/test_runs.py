@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 240
+# ctest: LABEL worker TIMEOUT 240 TAKES 30
 """The run side of the library: start, renew, advance, finish; refusals that say who is in the way; loss; callbacks."""
 import pytest
 
