@@ -201,6 +201,24 @@ class Lane:
         self.connection.close()
 
 
+class UndoneLane(Lane):
+    """A lane alone in its database. Its transactions are savepoints in one that never commits; undo() takes it all back."""
+
+    def __init__(self, conninfo):
+        super().__init__(conninfo)
+        self.query("SAVEPOINT committed")
+
+    def commit(self):
+        self.query("RELEASE SAVEPOINT committed; SAVEPOINT committed")
+
+    def rollback(self):
+        self.query("ROLLBACK TO SAVEPOINT committed")
+
+    def undo(self):
+        self.connection.rollback()
+        self.query("SAVEPOINT committed")
+
+
 class Meanwhile:
     """Something that is done on a lane in a thread, because it is expected to wait."""
 
