@@ -75,6 +75,6 @@ def the_listing_breaks_off(place, run):
 def it_is_lost_in_the_middle(place, run):
     lost = run.ask(f"list lost 10000 video {MANY} 15000 2000")
     assert (lost["status"], lost["outcome"], lost["refusal"]) == ("refused", "lapsed", True)
-    assert state_of(place, "lost") in ([("free", 10000)], [("lapsed", 10000)])
+    eventually(lambda: state_of(place, "lost") in ([("free", 10000)], [("lapsed", 10000)]), 5, "it has lapsed")
     assert not run.ask("mine", "mine")["mine"] and not run.find("lost")
     assert run.ask("list lost 10000 video 9000")["outcome"] == "granted"         # under another fence
