@@ -188,26 +188,37 @@ $$;
 
 -- ---- the settlement ----
 
+-- How many sales, and how much, up to and with a work. Two statements, as above: millions are added up here. Part of the function below.
+CREATE OR REPLACE FUNCTION royalty.sold_until(p_type text, p_period text, p_contracts text[], p_contract text, p_work int)
+RETURNS TABLE (sales bigint, gross numeric) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF p_contracts IS NULL THEN
+    RETURN QUERY SELECT count(*), sum(s.amount) FROM royalty.sale s
+                  WHERE s.type = p_type AND s.period = p_period AND (s.contract, s.work) <= (p_contract, p_work);
+  ELSE
+    RETURN QUERY SELECT count(*), sum(s.amount) FROM royalty.sale s
+                  WHERE s.type = p_type AND s.period = p_period AND (s.contract, s.work) <= (p_contract, p_work)
+                    AND s.contract = ANY (SELECT split_part(u, '/', 2) FROM unnest(p_contracts) AS u WHERE split_part(u, '/', 1) = p_type);
+  END IF;
+END
+$$;
+
 -- Are the lines so far what would be computed now? Rates are compared line by line, sales by their number and sum up to the last line of
 -- each type. Part of the function below.
-CREATE OR REPLACE FUNCTION royalty.lines_still_hold(p_settlement royalty.settlement) RETURNS boolean
+CREATE OR REPLACE FUNCTION royalty.lines_still_hold(p_settlement text, p_period text, p_contracts text[]) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT NOT EXISTS (SELECT 1 FROM royalty.settlement_line l
                        LEFT JOIN royalty.contract c ON c.type = l.type AND c.contract = l.contract
-                      WHERE l.settlement = (p_settlement).settlement AND c.rate IS DISTINCT FROM l.rate)
+                      WHERE l.settlement = p_settlement AND c.rate IS DISTINCT FROM l.rate)
      AND NOT EXISTS (
            SELECT 1
              FROM (SELECT l.type, sum(l.sales) AS sales, sum(l.gross) AS gross
-                     FROM royalty.settlement_line l WHERE l.settlement = (p_settlement).settlement GROUP BY l.type) AS done
+                     FROM royalty.settlement_line l WHERE l.settlement = p_settlement GROUP BY l.type) AS done
             CROSS JOIN LATERAL
                   (SELECT l.contract, l.work FROM royalty.settlement_line l
-                    WHERE l.settlement = (p_settlement).settlement AND l.type = done.type
+                    WHERE l.settlement = p_settlement AND l.type = done.type
                     ORDER BY l.contract DESC, l.work DESC LIMIT 1) AS last
-            CROSS JOIN LATERAL
-                  (SELECT count(*) AS sales, sum(s.amount) AS gross FROM royalty.sale s
-                    WHERE s.type = done.type AND s.period = (p_settlement).period
-                      AND ((p_settlement).contracts IS NULL OR s.type || '/' || s.contract = ANY ((p_settlement).contracts))
-                      AND (s.contract, s.work) <= (last.contract, last.work)) AS now
+            CROSS JOIN LATERAL royalty.sold_until(done.type, p_period, p_contracts, last.contract, last.work) AS now
             WHERE done.sales <> now.sales OR done.gross IS DISTINCT FROM now.gross);
 $$;
 
@@ -236,7 +247,7 @@ BEGIN
     RETURN QUERY SELECT 'ended', NULL::text, NULL::text, NULL::int, v_settlement.lines, (v_settlement.total * 1000000)::bigint;
     RETURN;
   END IF;
-  IF NOT royalty.lines_still_hold(v_settlement) THEN
+  IF NOT royalty.lines_still_hold(p_settlement, p_period, p_contracts) THEN
     DELETE FROM royalty.settlement_line l WHERE l.settlement = p_settlement;
   END IF;
   UPDATE royalty.settlement s

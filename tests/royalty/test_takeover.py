@@ -4,9 +4,11 @@
 What would go wrong: a line that is there twice; a successor that begins anew though everything still holds, or goes on where rates have
 changed since, so that the settlement has two bases; a run that wakes up and writes behind the back of its successor.
 """
+import signal
+
 import pytest
 
-from royalty import HALF
+from royalty import HALF, PERIOD
 from waiting import eventually
 
 
@@ -15,10 +17,10 @@ def lapses(office, settlement):
                10, "the lease lapses", every=0.02)
 
 
-def begun(office, settlement, contract, point="royalty.written"):
+def begun(office, settlement, contract, point="royalty.written", ttl_ms=1500):
     """Half of it is computed, or written, and there it is stopped."""
     office.royalty.story(contract)
-    first = office.run(settlement, name="first", contracts=f"track-contract/{contract}", chunk_sales=HALF, ttl_ms=1500)
+    first = office.run(settlement, name="first", contracts=f"track-contract/{contract}", chunk_sales=HALF, ttl_ms=ttl_ms)
     first.start(crash=f"{point}:1:stop").stopped_at(point)
     return first
 
@@ -41,14 +43,24 @@ def test_takeover__goes_on_where_the_dead_one_was(office):
     assert [lines for _, lines in fences] == [500, 500] and fences[0][0] < fences[1][0] == said["fence"]
 
 
-def test_takeover__begins_anew_where_a_rate_was_changed_since(office):
-    begun(office, "edited", "edited").kill()
-    lapses(office, "edited")
-    office.royalty.edit("0.60", "edited")               # allowed: nobody holds it any more
-    status, said = follow(office, "edited", "edited").wait()
-    assert status == 0 and office.royalty.basis("edited") == [("0.600000", 1, 1000)]
-    assert office.royalty.settlement("edited")[2] == office.royalty.right_total(["track-contract/edited"])
-    assert office.royalty.fences("edited") == [(said["fence"], 1000)]
+def another_rate(royalty, contract):
+    royalty.edit("0.60", contract)               # allowed: nobody holds it any more
+
+
+def another_sale(royalty, contract):
+    royalty.database.query("INSERT INTO royalty.sale VALUES ('track-contract', %s, %s, 3, 0, 0.5)", (PERIOD, contract))
+
+
+@pytest.mark.parametrize("change", [another_rate, another_sale])
+def test_takeover__begins_anew_where_something_was_changed_since(office, change):
+    name = change.__name__
+    begun(office, name, name).kill()
+    lapses(office, name)
+    change(office.royalty, name)
+    status, said = follow(office, name, name).wait()
+    assert status == 0 and len(office.royalty.basis(name)) == 1
+    assert office.royalty.settlement(name)[2] == office.royalty.right_total([f"track-contract/{name}"])
+    assert office.royalty.fences(name) == [(said["fence"], 1000)]
 
 
 @pytest.mark.parametrize("point,end", [("royalty.computed", "verdict=stale"), ("royalty.written", "stopped before the next chunk")])
@@ -62,3 +74,22 @@ def test_takeover__from_one_that_wakes_up_later_is_not_disturbed(office, point, 
     assert first.wait()[0] == 75 and end in first.log()
     assert office.royalty.fences(name) == before and sum(lines for _, lines in before) == 1000
     assert office.royalty.settlement(name)[0] == "settled"
+
+
+def test_stop__gives_the_lease_back_before_the_next_chunk(office):
+    run = begun(office, "stopped", "stopped")
+    run.child.signal(signal.SIGTERM)
+    run.resume()
+    assert run.wait()[0] == 75 and 'because="asked to"' in run.log()
+    assert follow(office, "stopped", "stopped").wait()[0] == 0          # at once
+    assert [lines for _, lines in office.royalty.fences("stopped")] == [500, 500]
+
+
+def test_run__whose_database_connection_is_cut_goes_on_with_another(office):
+    run = begun(office, "cut", "cut", "royalty.computed", ttl_ms=30000)
+    cut = office.royalty.database.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lease-royalty'"
+                                        " AND datname = current_database()")
+    assert cut
+    run.resume()
+    assert run.wait()[0] == 0 and "event=database" in run.log()
+    assert [lines for _, lines in office.royalty.fences("cut")] == [1000]
