@@ -69,13 +69,13 @@ BEGIN
     PERFORM lease.refuse_guard(format('%s has children that inherit from it', v_name), 'Partitions can be guarded, inheritance cannot: triggers are not passed on.');
   END IF;
   IF t.reloftype <> 0 THEN
-    PERFORM lease.refuse_guard(format('%s is a table of a type', v_name), 'It can get no column; ALTER TABLE … NOT OF makes it an ordinary one.');
+    PERFORM lease.refuse_guard(format('%s is a table of a type', v_name), 'It can get no column; ALTER TABLE ... NOT OF makes it an ordinary one.');
   END IF;
   IF t.relrowsecurity THEN
     PERFORM lease.refuse_guard(format('%s has row security', v_name), 'It would hide rows from the role that stamps them.');
   END IF;
   IF NOT EXISTS (SELECT FROM lease.key_of(p_table)) THEN
-    PERFORM lease.refuse_guard(format('%s has no primary key', v_name), 'A row is named by its key: ALTER TABLE … ADD PRIMARY KEY (…).');
+    PERFORM lease.refuse_guard(format('%s has no primary key', v_name), 'A row is named by its key: ALTER TABLE ... ADD PRIMARY KEY (...).');
   END IF;
   IF coalesce(cardinality(p_columns), 0) = 0 OR array_position(p_columns, NULL) IS NOT NULL THEN
     PERFORM lease.refuse_guard('no columns to guard', 'Name those that must not change while a lease covers the row.');
@@ -155,7 +155,7 @@ DECLARE
   v_table constant text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation);
   v_declare text; v_keys text; v_join text; v_id text; v_check text;
 BEGIN
-  -- Of one key (k1) or several (k1, k2 …): the arrays, and how a row t is found by them.
+  -- Of one key (k1) or several (k1, k2 ...): the arrays, and how a row t is found by them.
   SELECT string_agg(format('  k%s constant %s[] := ARRAY(SELECT %s FROM unnest(p_ids) WITH ORDINALITY AS u (i, n) ORDER BY n)::%s[];', k.n, k.type,
                            CASE WHEN k.of = 1 THEN 'i' ELSE format('split_part(i, '':'', %s)', k.n) END, k.type), E'\n' ORDER BY k.n),
          format('unnest(%s) AS k (%s)', string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n)),
@@ -259,7 +259,7 @@ $$;
 --
 -- p_columns: what must not change while a lease covers the row; the key never may. p_label: what people call such a row ('album contract').
 -- The caller owns the table and is a member of lease_owner and lease_stamper. Readers of lease.guarded_tables see what became of it.
--- Afterwards `INSERT INTO t VALUES …`, `SELECT *` and `COPY t` without a list of columns meet the new column lease_fence at the end.
+-- Afterwards `INSERT INTO t VALUES ...`, `SELECT *` and `COPY t` without a list of columns meet the new column lease_fence at the end.
 -- Locks: the table and its partitions, ACCESS EXCLUSIVE, to the end of the transaction (no row is rewritten); an advisory lock among registrars.
 -- Errors: LE020 with a hint for what cannot be guarded; 42501 for who may not.
 CREATE OR REPLACE FUNCTION lease.guard_table(p_table regclass, p_type text, p_columns text[], p_label text DEFAULT NULL) RETURNS void
@@ -284,7 +284,7 @@ BEGIN
    WHERE t.tgrelid = p_table AND NOT t.tgisinternal AND t.tgname NOT LIKE 'lease\_guard\_%' AND t.tgtype & 16 <> 0 AND t.tgattr::int2[] = '{}' AND NOT p.prosecdef;
   IF v_triggers IS NOT NULL THEN
     RAISE NOTICE 'stamping will fire triggers of this table with the rights of lease_stamper: %', v_triggers
-      USING HINT = 'If one needs more, make its function SECURITY DEFINER, or fire it for its own columns only (UPDATE OF …).';
+      USING HINT = 'If one needs more, make its function SECURITY DEFINER, or fire it for its own columns only (UPDATE OF ...).';
   END IF;
 END
 $$;
