@@ -4,6 +4,7 @@
 What would go wrong: a binary fraction; another rounding of halves, or of returns (negative sums); a work whose sales lie in two
 chunks gets two lines, or loses some; a work that is larger than a chunk; a contract that is listed but was sold nothing.
 """
+import psycopg2
 import pytest
 
 from royalty import PERIOD
@@ -60,3 +61,15 @@ def test_settlement__is_told_what_is_wrong_with_its_settings(office, settings):
     run = office.run("wrong", **settings).start()
     assert run.wait() == (78, None)
     assert next(iter(settings)) in run.log()
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO royalty.settlement (settlement, period, fence, claim_id) VALUES ('x', '2026-06', 1, gen_random_uuid())",
+                                       "DELETE FROM royalty.settlement_line", "UPDATE royalty.track_contract SET rate = 1",
+                                       "SELECT royalty.generate(1)"])
+def test_settlement__may_write_nothing_but_behind_the_gate(office, statement):
+    connection = psycopg2.connect(office.royalty.conninfo())
+    try:
+        with connection.cursor() as cursor, pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute(statement)
+    finally:
+        connection.close()

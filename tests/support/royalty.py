@@ -28,6 +28,12 @@ AMOUNT = "1.234567"
 class Royalty:
     def __init__(self, database):
         self.database = database
+        self.login = None
+
+    def conninfo(self):
+        """Of an account that may do what a settlement does, and no more."""
+        self.login = self.login or self.database.login("royalty_user")
+        return self.login
 
     def load(self):
         connection = psycopg2.connect(self.database.conninfo)
@@ -83,9 +89,10 @@ class LeaseRoyalty:
 
     def __init__(self, place, royalty, settlement, name="royalty", **settings):
         values = {"settlement": settlement, "period": PERIOD, "name": name, "brokers": place.kafka.brokers, "topic_prefix": place.prefix,
-                  "royalty_database": royalty.database.conninfo, "log_level": "debug"}
+                  "royalty_database": royalty.conninfo(), "log_level": "debug"}
         values.update(settings)
         self.name = name
+        self.settlement = settlement
         self.output = os.path.join(place.folder, f"{settlement}.{name}.out")
         self.crash_log = os.path.join(place.folder, f"{settlement}.{name}.crashes")
         environment = {f"LEASE_{key.upper()}": str(value) for key, value in values.items()}

@@ -12,7 +12,7 @@ import time
 import psycopg2
 
 from fileserver import FileServer
-from royalty import HALF, TABLES, LeaseRoyalty, Royalty
+from royalty import HALF, PERIOD, TABLES, LeaseRoyalty, Royalty
 from waiting import eventually
 from workers import LeaseWorker
 
@@ -191,8 +191,9 @@ def bases(teller, royalty, settlement):
     return len(rows)
 
 
-def half_settled(royalty, run):
+def half_settled(teller, run):
     """Tracks 1 to 500 are computed; there it stands still, as a long settlement would be in the middle."""
+    teller.tell(f"{teller.bold}$ lease-royalty --settlement {run.settlement} --period {PERIOD} --contracts track-contract/A{teller.plain}")
     run.start(crash="royalty.written:1:stop").stopped_at("royalty.written")
 
 
@@ -210,7 +211,7 @@ def settled(teller, royalty, run, expected):
 def two_bases(teller, royalty, run):
     teller.says("Contract A pays 70 percent of what its thousand tracks sold. A settlement (lease-royalty) has computed tracks 1 to 500 when an "
                 "operator sets 60 percent. Its lease covers contract A, but a lease is only kept by those who ask for one, and psql does not.")
-    half_settled(royalty, run)
+    half_settled(teller, run)
     operator(teller, royalty.database, "UPDATE royalty.track_contract SET rate = 0.60 WHERE contract = 'A'")
     settled(teller, royalty, run, 2)
     teller.says("One settlement, two bases, and a total that is right by neither.")
@@ -222,7 +223,7 @@ def one_basis(teller, royalty, run):
                 "lease, whoever asks. The same settlement again.")
     for kind, table in TABLES.items():
         operator(teller, royalty.database, f"SELECT lease.guard_table('{table}', '{kind}', ARRAY['payee', 'rate'])")
-    half_settled(royalty, run)
+    half_settled(teller, run)
     operator(teller, royalty.database, "UPDATE royalty.track_contract SET rate = 0.60 WHERE contract = 'A'", "LE010")
     total = settled(teller, royalty, run, 1)
     if total != str(royalty.right_total()):
