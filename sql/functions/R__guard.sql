@@ -49,7 +49,8 @@ SET extra_float_digits = 1 SET bytea_output = 'hex' AS $$
 DECLARE
   v_text jsonb;
 BEGIN
-  EXECUTE 'SELECT jsonb_build_object(' || (SELECT string_agg(format('%L, CASE WHEN num_nulls(($1).%I) = 0 THEN format(''%%s'', ($1).%I) END', c, c, c), ', ')
+  EXECUTE 'SELECT jsonb_build_object(' || (SELECT string_agg(format(
+    '%1$L, CASE WHEN num_nulls(($1).%1$I) > 0 THEN NULL WHEN pg_typeof(($1).%1$I) = ''bpchar''::regtype THEN rtrim(format(''%%s'', ($1).%1$I)) ELSE format(''%%s'', ($1).%1$I) END', c), ', ')
                                              FROM unnest(p_columns) AS c) || ')'
     INTO v_text USING p_row;
   RETURN v_text;

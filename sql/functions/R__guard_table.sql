@@ -160,7 +160,7 @@ BEGIN
                            CASE WHEN k.of = 1 THEN 'i' ELSE format('split_part(i, '':'', %s)', k.n) END, k.type), E'\n' ORDER BY k.n),
          format('unnest(%s) AS k (%s)', string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n)),
          string_agg(format('t.%I %s k.k%s', k.name, k.equals, k.n), ' AND ' ORDER BY k.n),
-         format('concat_ws('':'', %s)', string_agg(format('t.%I', k.name), ', ' ORDER BY k.n)),
+         format('concat_ws('':'', %s)', string_agg(CASE WHEN k.type = 'bpchar' THEN format('rtrim(t.%I::text)', k.name) ELSE format('t.%I', k.name) END, ', ' ORDER BY k.n)),
          format('ARRAY(SELECT concat_ws('':'', %s) FROM unnest(%s) WITH ORDINALITY AS u (%s, n) ORDER BY n)', string_agg('u.k' || k.n, ', ' ORDER BY k.n),
                 string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n))
     INTO v_declare, v_keys, v_join, v_id, v_check
@@ -278,10 +278,11 @@ BEGIN
   SELECT p_type, p_table, n.nspname, c.relname, k.names, k.types, p_columns, coalesce(p_label, replace(p_type, '-', ' '))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, (SELECT array_agg(q.name), array_agg(q.type) FROM lease.key_of(p_table) q) AS k (names, types)
    WHERE c.oid = p_table;
+  ANALYZE lease.guarded;   -- so few rows are never analyzed by themselves, and the views' plans would be made for hundreds
   -- A stamp is an UPDATE, by a role that may do nothing else: the table's own triggers should know.
   SELECT string_agg(t.tgname, ', ') INTO v_triggers
     FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-   WHERE t.tgrelid = p_table AND NOT t.tgisinternal AND t.tgname NOT LIKE 'lease\_guard\_%' AND t.tgtype & 16 <> 0 AND t.tgattr::int2[] = '{}' AND NOT p.prosecdef;
+   WHERE t.tgrelid = p_table AND NOT t.tgisinternal AND t.tgname NOT LIKE 'lease\_guard\_%' AND t.tgtype & 16 <> 0 AND t.tgattr::text = '' AND NOT p.prosecdef;
   IF v_triggers IS NOT NULL THEN
     RAISE NOTICE 'stamping will fire triggers of this table with the rights of lease_stamper: %', v_triggers
       USING HINT = 'If one needs more, make its function SECURITY DEFINER, or fire it for its own columns only (UPDATE OF ...).';
@@ -319,9 +320,53 @@ BEGIN
     EXECUTE format('REVOKE ALL ON TABLE %s FROM lease_stamper', g.relation);
     EXECUTE format('ALTER TABLE %s DROP COLUMN lease_fence', g.relation);
   END IF;
-  IF NOT EXISTS (SELECT FROM lease.guarded x JOIN pg_class c ON c.oid = x.relation WHERE c.relnamespace = v_schema::regnamespace) THEN
+  IF NOT EXISTS (SELECT FROM lease.guarded x JOIN pg_class c ON c.oid = x.relation JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = v_schema) THEN
     EXECUTE format('REVOKE ALL ON SCHEMA %I FROM lease_stamper', v_schema);
   END IF;
+END
+$$;
+
+-- lease.repair_guard: puts the guard right after somebody altered the table: partitions made since, triggers dropped or disabled, a renamed
+-- table or column, privileges, stamping functions. What lease.guard_findings lists with this remedy is gone afterwards.
+-- Stamps stay as they are. A guarded column that was dropped is guarded no longer. Locks and rights: as lease.guard_table.
+-- Errors: LE020 for a type that is none, a table that is gone or can no longer be guarded.
+CREATE OR REPLACE FUNCTION lease.repair_guard(p_type text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  g lease.guarded; c record;
+  v_columns text[];
+BEGIN
+  PERFORM lease.assert_registrar();
+  SELECT * INTO g FROM lease.guarded x WHERE x.type = p_type;
+  SELECT t.relname, n.nspname, t.relrowsecurity INTO c FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace WHERE t.oid = g.relation;
+  IF NOT FOUND THEN
+    PERFORM lease.refuse_guard(format('no table is guarded as %s', coalesce(p_type, 'NULL')), 'SELECT * FROM lease.guarded_tables shows those that are.');
+  ELSIF c.relrowsecurity OR NOT EXISTS (SELECT FROM lease.key_of(g.relation)) THEN
+    PERFORM lease.refuse_guard(format('%s has row security, or no primary key', g.relation), 'Put that right first, or unguard the table.');
+  END IF;
+  -- What the trigger looks at has followed a renamed column; the names that were registered have not.
+  v_columns := ARRAY(
+    SELECT a.attname::text FROM pg_attribute a
+     WHERE a.attrelid = g.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'lease_fence'
+       AND (a.attname = ANY (g.columns)
+            OR a.attname <> ALL (g.key_columns || ARRAY(SELECT k.name FROM lease.key_of(g.relation) k))
+               AND EXISTS (SELECT FROM pg_trigger t JOIN pg_depend d ON d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+                            WHERE t.tgrelid = g.relation AND t.tgname = 'lease_guard_edit' AND d.refobjid = g.relation AND d.refobjsubid = a.attnum))
+     ORDER BY a.attnum);
+  IF v_columns = '{}' THEN
+    PERFORM lease.refuse_guard(format('no guarded column of %s is left', g.relation), format('SELECT lease.unguard_table(%L), then guard it anew.', p_type));
+  END IF;
+  PERFORM lease.drop_guard_triggers(g.relation);
+  IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = g.relation AND a.attname = 'lease_fence' AND NOT a.attisdropped) THEN
+    EXECUTE format('ALTER TABLE %s ADD COLUMN lease_fence bigint', g.relation);
+  END IF;
+  PERFORM lease.make_guard_triggers(g.relation, v_columns);
+  PERFORM lease.grant_stamping(g.relation);
+  PERFORM lease.drop_stamp_functions(p_type);
+  PERFORM lease.make_stamp_functions(g.relation, p_type);
+  UPDATE lease.guarded x SET schema_name = c.nspname, table_name = c.relname, columns = v_columns, key_columns = k.names, key_types = k.types
+    FROM (SELECT array_agg(q.name) AS names, array_agg(q.type) AS types FROM lease.key_of(g.relation) q) AS k
+   WHERE x.type = p_type;
 END
 $$;
 

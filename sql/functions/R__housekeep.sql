@@ -35,6 +35,10 @@ BEGIN
     SELECT e.kind, e.lease FROM lease.lease e JOIN lease.kind k ON k.kind = e.kind
      WHERE e.ended_at < clock_timestamp() - k.keep_final ORDER BY e.ended_at LIMIT purge_max FOR UPDATE OF e SKIP LOCKED) AS old
    WHERE l.kind = old.kind AND l.lease = old.lease;
+  -- Edits under a lapsed lease are told when it is finished; a lease that has ended, or goes on under another fence, tells of no more.
+  DELETE FROM lease.admitted_edit e WHERE e.fence IN (
+    SELECT u.fence FROM (SELECT DISTINCT x.fence FROM (SELECT fence FROM lease.admitted_edit LIMIT purge_max) x) u
+     WHERE NOT EXISTS (SELECT FROM lease.lease l WHERE l.fence = u.fence AND l.ended_at IS NULL));
 
   -- Deduplication: a slot holds half a window, so two full slots and the current one always cover it.
   IF st.dedup_switched_at < clock_timestamp() - st.dedup_window / 2 THEN
