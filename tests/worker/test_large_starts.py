@@ -24,8 +24,8 @@ def state_of(place, lease):
 
 
 def test_large_start__covers_a_listing_and_lives_longer_than_its_ttl_meanwhile(place, crew):
-    run, other = crew.run(ttl_ms=1800), crew.run(name="other")
-    run.say(f"list large 10000 {CONTRACTS} 1250 300")            # 6 s, 2.4 s of it from one cover to the next
+    run, other = crew.run(ttl_ms=2400), crew.run(name="other")
+    run.say(f"list large 10000 {CONTRACTS} 1250 400")            # 8 s, 3.2 s of it from one cover to the next
     eventually(lambda: state_of(place, "large") == [("covering", 10000)], 10, "the first part is covered", every=0.002)
     rival = other.ask("list rival 10000 album 1")
     assert (rival["outcome"], rival["held_by"]["resource"], rival["held_by"]["lease"]) == ("held", "album/*", "large")
@@ -50,7 +50,7 @@ def test_large_start__that_does_not_begin_gives_everything_back(place, crew):
     run, other = crew.run(ttl_ms=30000), crew.run(name="other", ttl_ms=30000)
     somebody_is_in_the_way(place, run, other)
     the_listing_breaks_off(place, run)
-    it_is_lost_in_the_middle(place, crew.run(name="slow", ttl_ms=600))
+    it_is_lost_in_the_middle(place, crew.run(name="slow", ttl_ms=1500), run)
 
 
 def somebody_is_in_the_way(place, run, other):
@@ -72,9 +72,9 @@ def the_listing_breaks_off(place, run):
     assert run.ask("list broken 0 track 3")["code"] == "options"                 # it is waited for
 
 
-def it_is_lost_in_the_middle(place, run):
-    lost = run.ask(f"list lost 10000 video {MANY} 15000 2000")
+def it_is_lost_in_the_middle(place, run, other):
+    lost = run.ask(f"list lost 10000 video {MANY} 15000 3000")
     assert (lost["status"], lost["outcome"], lost["refusal"]) == ("refused", "lapsed", True)
     eventually(lambda: state_of(place, "lost") in ([("free", 10000)], [("lapsed", 10000)]), 5, "it has lapsed")
     assert not run.ask("mine", "mine")["mine"] and not run.find("lost")
-    assert run.ask("list lost 10000 video 9000")["outcome"] == "granted"         # under another fence
+    assert other.ask("list lost 10000 video 9000")["outcome"] == "granted"       # under another fence
