@@ -150,7 +150,8 @@ struct command {
     int64_t amount; /* begin: count; claim: credit_total; request, fail: delay_ms */
     int64_t refresh;
     int64_t wait_ms;
-    const char *word; /* advance: step; fail: reason */
+    const char *word; /* advance: step; fail: reason; edit: the message that it follows; cancel: the one that it takes back */
+    const char *old;  /* edit: what its author saw, JSON text; part of the payload then */
     int flag;         /* start: more; fail: retry (their defaults filled in); -1 for other commands */
     const char **resources;
     size_t resource_count;

@@ -148,6 +148,18 @@ static bool read_object(struct reading *reading, const struct member *member, co
     return fits || fault_of(reading, member, EVENT_TOO_LONG);
 }
 
+/* The id of another message. */
+static bool read_message_id(struct reading *reading, const struct member *member, const json_t *value) {
+    struct slice text = {.data = json_string_value(value), .size = json_string_length(value)};
+    if (!json_is_string(value))
+        return fault_of(reading, member, EVENT_WRONG_TYPE);
+    enum event_reason reason = event_text_attribute(text);
+    if (reason != EVENT_REASON_NONE)
+        return fault_of(reading, member, reason);
+    *(const char **)destination(reading, member) = command_copy(reading->decoder->command, text.data, text.size);
+    return true;
+}
+
 /* ---- lists of names ---- */
 
 struct list {
@@ -285,6 +297,15 @@ static const struct member fail_members[] = {
     GRANT, {"reason", read_reason, true, AT(word), 0, 0}, {"retry", read_boolean, false, AT(flag), 0, 0}, DELAY,
 };
 static const struct member release_members[] = {GRANT};
+#define EDITOR {"editor", read_id, true, AT(holder), 0, 0}
+static const struct member edit_members[] = {
+    EDITOR,
+    {"new", read_object, true, AT(payload), 0, 0},
+    {"old", read_object, false, AT(old), 0, 0},
+    {"follows", read_message_id, false, AT(word), 0, 0},
+    {"park_ms", read_integer, false, AT(wait_ms), 1, LEASE_DELAY_MS_MAX},
+};
+static const struct member cancel_members[] = {EDITOR, {"edit", read_message_id, true, AT(word), 0, 0}};
 
 /* What stands between members, and defaults. */
 static bool finish_start(struct reading *reading) {
@@ -308,6 +329,21 @@ static bool finish_fail(struct reading *reading) {
     struct command *command = reading->decoder->command;
     if (command->flag < 0)
         command->flag = 1;
+    return true;
+}
+
+/* What the author saw is told, or is what another edit will have made; both stand in the payload, as SQL wants it. */
+static bool finish_edit(struct reading *reading) {
+    struct command *command = reading->decoder->command;
+    if (command->old == NULL && command->word == NULL)
+        return event_fault_text(reading->decoder, EVENT_MISSING, "old");
+    struct buf payload = BUF_INIT;
+    buf_appendf(&payload, "{\"new\":%s", command->payload);
+    if (command->old != NULL)
+        buf_appendf(&payload, ",\"old\":%s", command->old);
+    buf_append_byte(&payload, '}');
+    command->payload = command_copy(command, buf_text(&payload), payload.size);
+    buf_release(&payload);
     return true;
 }
 
@@ -342,6 +378,8 @@ static const struct members members_of[LEASE_COMMAND_COUNT] = {
     [LEASE_COMMAND_FINISH] = {ROWS(finish_members), NULL},
     [LEASE_COMMAND_FAIL] = {ROWS(fail_members), finish_fail},
     [LEASE_COMMAND_RELEASE] = {ROWS(release_members), NULL},
+    [LEASE_COMMAND_EDIT] = {ROWS(edit_members), finish_edit},
+    [LEASE_COMMAND_CANCEL] = {ROWS(cancel_members), NULL},
 };
 
 #define ITEM_AT(member) offsetof(struct command_item, member)

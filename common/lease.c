@@ -8,9 +8,10 @@
 static const char *const mode_names[LEASE_MODE_COUNT] = {
     [LEASE_MODE_RUN] = "run",
     [LEASE_MODE_POOL] = "pool",
+    [LEASE_MODE_EDIT] = "edit",
 };
 
-enum { RUN = 1 << LEASE_MODE_RUN, POOL = 1 << LEASE_MODE_POOL };
+enum { RUN = 1 << LEASE_MODE_RUN, POOL = 1 << LEASE_MODE_POOL, EDIT = 1 << LEASE_MODE_EDIT };
 
 struct command_row {
     const char *name;
@@ -27,6 +28,8 @@ static const struct command_row command_rows[LEASE_COMMAND_COUNT] = {
     [LEASE_COMMAND_FINISH] = {"finish", RUN | POOL},
     [LEASE_COMMAND_FAIL] = {"fail", RUN | POOL},
     [LEASE_COMMAND_RELEASE] = {"release", RUN | POOL},
+    [LEASE_COMMAND_EDIT] = {"edit", EDIT},
+    [LEASE_COMMAND_CANCEL] = {"cancel", EDIT},
 };
 
 static const char *const outcome_names[LEASE_OUTCOME_COUNT] = {
@@ -52,6 +55,9 @@ static const char *const outcome_names[LEASE_OUTCOME_COUNT] = {
     [LEASE_OUTCOME_RELEASED] = "released",
     [LEASE_OUTCOME_REQUESTED] = "requested",
     [LEASE_OUTCOME_ANSWERED] = "answered",
+    [LEASE_OUTCOME_APPLIED] = "applied",
+    [LEASE_OUTCOME_BOUNCED] = "bounced",
+    [LEASE_OUTCOME_CANCELLED] = "cancelled",
 };
 
 static const char *const state_names[LEASE_STATE_COUNT] = {
@@ -122,7 +128,7 @@ bool lease_command_is_of_mode(enum lease_command command, enum lease_mode mode) 
 }
 
 bool lease_outcome_is_refusal(enum lease_outcome outcome) {
-    return outcome < LEASE_OUTCOME_WAITING;
+    return outcome < LEASE_OUTCOME_WAITING || outcome == LEASE_OUTCOME_BOUNCED;
 }
 
 bool lease_kind_is_well_formed(const char *text, size_t size) {

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How a kind of work is given out: a run names what it takes, a pool item waits to be claimed. */
-enum lease_mode { LEASE_MODE_RUN, LEASE_MODE_POOL, LEASE_MODE_COUNT };
+/* How a kind of work is given out: a run names what it takes, a pool item waits to be claimed; an edit is of a row, and nobody's lease. */
+enum lease_mode { LEASE_MODE_RUN, LEASE_MODE_POOL, LEASE_MODE_EDIT, LEASE_MODE_COUNT };
 
 /* What a message may ask, the part of its type behind the last dot. */
 enum lease_command {
@@ -26,6 +26,8 @@ enum lease_command {
     LEASE_COMMAND_FINISH,
     LEASE_COMMAND_FAIL,
     LEASE_COMMAND_RELEASE,
+    LEASE_COMMAND_EDIT,
+    LEASE_COMMAND_CANCEL,
     LEASE_COMMAND_COUNT
 };
 
@@ -54,6 +56,9 @@ enum lease_outcome {
     LEASE_OUTCOME_RELEASED,
     LEASE_OUTCOME_REQUESTED,
     LEASE_OUTCOME_ANSWERED, /* of a command over many items: each has an outcome of its own */
+    LEASE_OUTCOME_APPLIED,
+    LEASE_OUTCOME_BOUNCED, /* of an edit: a refusal */
+    LEASE_OUTCOME_CANCELLED,
     LEASE_OUTCOME_COUNT
 };
 

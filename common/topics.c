@@ -60,6 +60,16 @@ static const struct topic topics[TOPIC_COUNT] = {
         .contents = "commands of changes of share ratios: start, cover, begin, renew, advance, finish, fail, release",
         .is_secret = true,
     },
+    [TOPIC_CONTRACT_EVENTS] = {
+        .name = "contract.events",
+        .is_input = true,
+        .partitions = 12,
+        .configs = {{"cleanup.policy", "delete"}, {"retention.ms", "604800000"}, {"max.message.bytes", "1048588"},
+                    {"compression.type", "uncompressed"}},
+        .key = "subject (the row: <type>/<id>)",
+        .contents = "edits of rows that leases cover: edit, cancel",
+        .is_secret = true,
+    },
     [TOPIC_RENEWALS] = {
         .name = "lease.renewals",
         .is_input = true,

@@ -24,7 +24,8 @@ enum {
     RETRY_BASE_MS = 20,
     RETRY_MAXIMUM_MS = 2000,
     LINE_LIMIT = 20,  /* starts in one transaction: each may stamp 10,000 rows */
-    LINE_ROUNDS = 10, /* before the next look at lapses */
+    EDITS_LIMIT = 500,
+    SERVE_ROUNDS = 10, /* of each, before the next look at lapses */
 };
 
 struct reaper {
@@ -113,13 +114,14 @@ static bool open_connection(struct reaper *reaper, struct error *error) {
 
 /* ---- one look ---- */
 
-static const char reap_sql[] = "SELECT turned, granted, next_check, now, looked, has_line FROM lease.reap($1)";
+static const char reap_sql[] = "SELECT turned, granted, next_check, now, looked, has_line, has_edits FROM lease.reap($1)";
 
 struct look {
     int turned, granted;
     int looked; /* at how many due leases, turned over or not */
     int64_t next_us, now_us;
-    bool has_line; /* starts wait for what others hold */
+    bool has_line;  /* starts wait for what others hold */
+    bool has_edits; /* edits are parked, or asked for in SQL */
 };
 
 static bool reap_in_transaction(struct reaper *reaper, void *ret, struct error *error) {
@@ -138,6 +140,7 @@ static bool reap_in_transaction(struct reaper *reaper, void *ret, struct error *
     ret_look->now_us = db_timestamptz(rows, 0, 3);
     ret_look->looked = db_int4(rows, 0, 4);
     ret_look->has_line = db_bool(rows, 0, 5);
+    ret_look->has_edits = db_bool(rows, 0, 6);
     db_result_free(rows);
     if (ret_look->looked > 0 && CRASH_POINT("reaper.picked"))
         return error_set(error, ERROR_RETRY, "crash_point", "reaper.picked");
@@ -158,29 +161,49 @@ static bool in_transaction(struct reaper *reaper, bool (*step)(struct reaper *re
     return db_commit(reaper->db, error) == COMMIT_DONE;
 }
 
-static bool serve_in_transaction(struct reaper *reaper, void *ret_served, struct error *error) {
+/* What waits for the end of a lease, and how many of it are tried at once. `sql` returns how many it answered, and at how many it looked. */
+struct waiting {
+    const char *name, *sql;
+    int limit;
+    int served, looked;
+};
+
+static bool serve_in_transaction(struct reaper *reaper, void *ret, struct error *error) {
+    struct waiting *waiting = ret;
     struct db_params params;
     struct db_result *rows = NULL;
     db_params_init(&params);
-    db_param_int4(&params, LINE_LIMIT);
-    bool is_good = db_query(reaper->db, "serve_line", "SELECT served FROM lease.serve_line($1)", &params, &rows, error);
+    db_param_int4(&params, waiting->limit);
+    bool is_good = db_query(reaper->db, waiting->name, waiting->sql, &params, &rows, error);
     db_params_release(&params);
-    if (is_good)
-        *(int *)ret_served = db_int4(rows, 0, 0);
+    if (is_good) {
+        waiting->served = db_int4(rows, 0, 0);
+        waiting->looked = db_int4(rows, 0, 1);
+    }
     db_result_free(rows);
     return is_good;
 }
 
-/* Starts in line whose way may be free. Whoever is served may have made way for others: again, but others wait for us too. */
-static bool serve_line(struct reaper *reaper, struct error *error) {
-    int served = 1;
-    for (int rounds = 0; served > 0 && rounds < LINE_ROUNDS; rounds++) {
-        if (!in_transaction(reaper, serve_in_transaction, &served, error))
+/* Tries them while that gets on: whoever is served may have made way for others. Not for ever: lapses wait for us too. */
+static bool serve(struct reaper *reaper, struct waiting waiting, struct error *error) {
+    for (int rounds = 0; rounds < SERVE_ROUNDS; rounds++) {
+        if (!in_transaction(reaper, serve_in_transaction, &waiting, error))
             return false;
-        if (served > 0)
-            reaper->options.events.reaped(reaper->options.events.context, 0, served, 0);
+        if (waiting.served == 0)
+            break;
+        reaper->options.events.reaped(reaper->options.events.context, 0, waiting.served, 0);
     }
+    if (waiting.served > 0)
+        reaper->next_us = INT64_MIN; /* there is more */
     return true;
+}
+
+static bool serve_line(struct reaper *reaper, struct error *error) {
+    return serve(reaper, (struct waiting){"serve_line", "SELECT served, tried FROM lease.serve_line($1)", LINE_LIMIT, 0, 0}, error);
+}
+
+static bool serve_edits(struct reaper *reaper, struct error *error) {
+    return serve(reaper, (struct waiting){"serve_edits", "SELECT served, tried FROM lease.serve_edits($1)", EDITS_LIMIT, 0, 0}, error);
 }
 
 static bool look_once(struct reaper *reaper, struct error *error) {
@@ -197,7 +220,7 @@ static bool look_once(struct reaper *reaper, struct error *error) {
         int64_t late_us = due_us > 0 && due_us < found.now_us ? found.now_us - due_us : 0;
         reaper->options.events.reaped(reaper->options.events.context, found.turned, found.granted, late_us);
     }
-    return !found.has_line || serve_line(reaper, error);
+    return (!found.has_line || serve_line(reaper, error)) && (!found.has_edits || serve_edits(reaper, error));
 }
 
 static bool housekeep_when_due(struct reaper *reaper, struct error *error) {

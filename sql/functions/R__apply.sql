@@ -38,7 +38,8 @@ $$;
 -- decide, write, journal's lock, match, append.
 --
 -- p_at moves time in tests; everybody else leaves it out. The command 'lapse' is lease.reap's: it names a lease to look at. The command 'line' is
--- lease.serve_line's: a start whose turn has come, p_amount its ticket; what is in its way still leaves no trace but in lease.waiter.
+-- lease.serve_line's: a start whose turn has come, p_amount its ticket; 'unpark' is lease.serve_edits', p_amount the edit's number; what is in
+-- the way still leaves no trace but in lease.waiter and lease.parked_edit.
 CREATE OR REPLACE FUNCTION lease.apply(
   p_origin_topic text[], p_origin_partition int[], p_origin_offset bigint[],
   p_kind text[], p_command text[], p_subject text[], p_source text[], p_message_id text[], p_digest bytea[], p_traceparent text[],
@@ -76,7 +77,7 @@ DECLARE
   commands text[]; steps text[];
 
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
-  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[]; c_line boolean[];
+  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[]; c_line boolean[]; c_unpark boolean[];
   d_digest bytea[]; d_outcome text[]; d_fence bigint[]; d_claim uuid[];
   has_claims boolean := false; claimed text[] := '{}'; has_steps boolean := false; stampings int := 0; has_resources boolean; guards text[]; has_rows boolean := false; has_duplicates boolean := false;
 
@@ -116,7 +117,7 @@ DECLARE
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(1279611205, 2);
   SELECT d.outcomes, d.commands, d.kinds, d.is_pool, d.ttl_ms, d.ttl_max_ms, d.attempts_max, d.backoff_base_ms, d.backoff_max_ms, d.covers, d.finish_after, st.dedup_slot,
-         EXISTS (SELECT FROM lease.waiter), id.system_identifier = w.system_identifier AND id.timeline = w.timeline
+         EXISTS (SELECT FROM lease.waiter) OR EXISTS (SELECT FROM lease.parked_edit), id.system_identifier = w.system_identifier AND id.timeline = w.timeline
     INTO STRICT rules, commands, k_kind, k_pool, k_ttl, k_ttl_max, k_attempts, k_backoff, k_backoff_max, k_covers, k_finish_after, v_slot, has_line, is_same_server
     FROM lease.decision d, lease.setting st, lease.identity id, lease.this_server w;
   IF NOT is_same_server THEN
@@ -127,13 +128,14 @@ BEGIN
   FOR i IN 1 .. n LOOP
     k := array_position(k_kind, p_kind[i]);
     c_line[i] := p_command[i] IS NOT DISTINCT FROM 'line';
-    cmd := CASE WHEN p_command[i] = 'lapse' THEN -1 WHEN c_line[i] THEN 0 ELSE array_position(commands, p_command[i]) - 1 END;
+    c_unpark[i] := p_command[i] IS NOT DISTINCT FROM 'unpark';
+    cmd := CASE WHEN p_command[i] = 'lapse' THEN -1 WHEN c_line[i] THEN 0 WHEN c_unpark[i] THEN 11 ELSE array_position(commands, p_command[i]) - 1 END;
     v_reason := NULL; v_field := 'type';
     IF p_verdict[i] IS NOT NULL THEN
       v_reason := coalesce(p_reason[i], 'unspecified'); v_field := p_field[i];
     ELSIF k IS NULL THEN
       v_reason := 'unknown_kind';
-    ELSIF cmd IS NULL OR cmd = 9 AND k_pool[k] = 0 OR cmd BETWEEN 0 AND 8 AND rules[(k_pool[k] * 256 + cmd) * 2 + 1] IS NULL THEN
+    ELSIF cmd IS NULL OR cmd = 9 AND k_pool[k] <> 1 OR (cmd IN (11, 12)) <> (k_pool[k] = 2) OR cmd BETWEEN 0 AND 8 AND rules[(k_pool[k] * 256 + cmd) * 2 + 1] IS NULL THEN
       v_reason := 'wrong_kind';
     ELSIF p_ttl_ms[i] > k_ttl_max[k] THEN
       v_reason := 'ttl_above_maximum'; v_field := 'ttl_ms';
@@ -145,9 +147,9 @@ BEGIN
       stampings := stampings + 1;
     END IF;
     IF v_reason IS NULL THEN
-      IF cmd = 9 THEN has_claims := true; claimed := claimed || p_kind[i]; ELSIF p_member[i] IS NOT FALSE THEN c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
+      IF cmd = 9 THEN has_claims := true; claimed := claimed || p_kind[i]; ELSIF p_member[i] IS NOT FALSE AND cmd NOT IN (11, 12) THEN c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
       IF cmd = 4 THEN has_steps := true; END IF;
-      IF cmd >= 0 AND p_member[i] IS NOT TRUE AND NOT c_line[i] THEN
+      IF cmd >= 0 AND p_member[i] IS NOT TRUE AND NOT c_line[i] AND NOT c_unpark[i] THEN
         c_key[i] := encode(substr(sha256(convert_to(p_source[i] || E'\x01' || p_message_id[i], 'UTF8')), 1, 16), 'hex')::uuid;
       END IF;
     END IF;
@@ -314,6 +316,17 @@ BEGIN
       v_outcome := CASE WHEN p_digest[c_first[i]] = p_digest[i] THEN 'duplicate' ELSE 'malformed' END;
     ELSIF p_member[i] IS FALSE THEN
       v_outcome := 'answered'; is_open := true; heads := heads || i; last_members := last_members || i;
+    ELSIF c_unpark[i] THEN
+      SELECT r.outcome, r.reason INTO v_outcome, v_reason FROM lease.retry_edit(p_amount[i], v_at) r;
+      IF v_outcome IS NULL THEN
+        CONTINUE;   -- something is in the way still
+      END IF;
+    ELSIF cmd = 11 THEN
+      SELECT d.outcome, d.reason, d.field, d.blocker INTO v_outcome, v_reason, v_field, v_blocker
+        FROM lease.take_edit(p_subject[i], p_holder[i], p_payload[i]::jsonb, p_word[i], coalesce(p_wait_ms[i], k_ttl[c_kind[i]]), p_source[i], p_message_id[i], p_traceparent[i], v_at) d;
+      v_freed := v_freed OR v_outcome = 'parked';
+    ELSIF cmd = 12 THEN
+      SELECT d.outcome, d.reason INTO v_outcome, v_reason FROM lease.cancel_edit(p_subject[i], p_holder[i], p_word[i]) d;
     ELSIF cmd = 9 THEN
       -- What it gets is known after the matching; its answer stands here, in the order of the messages.
       nq := nq + 1; q_cmd[nq] := i;
@@ -587,7 +600,7 @@ BEGIN
     END IF;
     ne := ne + 1;
     o_outcome[i] := v_outcome; o_event[i] := ne;
-    IF NOT is_member AND NOT is_line AND v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
+    IF NOT is_member AND NOT is_line AND NOT c_unpark[i] AND v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
       v_remembered := v_remembered + 1;
     END IF;
     e_cmd[ne] := i; e_slot[ne] := s; e_refresh[ne] := CASE WHEN is_line OR v_open_until IS NOT NULL THEN p_refresh[i] END; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
@@ -765,7 +778,7 @@ BEGIN
                                original, basis, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers)
     SELECT v_base + e.no, v_at, e.event, CASE WHEN e.cmd IS NULL THEN s_kind[e.slot] ELSE p_kind[e.cmd] END,
            CASE WHEN e.cmd IS NULL THEN s_lease[e.slot] ELSE p_subject[e.cmd] END,
-           CASE WHEN NOT c_line[e.cmd] THEN p_command[e.cmd] END, p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
+           CASE WHEN NOT (c_line[e.cmd] OR c_unpark[e.cmd]) THEN p_command[e.cmd] END, p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
            p_origin_topic[e.cmd], p_origin_partition[e.cmd], p_origin_offset[e.cmd],
            e.holder, e.claim, e.fence, e.since, e.until, e.floor, e.state, e.attempt, e.step, e.amount, e.refresh, e.reason, e.field, e.blocker,
            CASE WHEN e.event = 'duplicate' THEN jsonb_strip_nulls(
@@ -793,8 +806,8 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   ord := 0; outcome := 'granted';
-  -- Somebody in line may be served now: the reaper is to look at once.
-  IF has_line AND (v_freed OR 'lapsed' = ANY (e_event) OR 'dead' = ANY (e_event) OR EXISTS (SELECT FROM unnest(o_outcome) u WHERE u IN ('finished', 'failed', 'released'))) THEN
+  -- Somebody in line, or a parked edit, may be served now: the reaper is to look at once.
+  IF (has_line OR v_freed) AND (v_freed OR 'lapsed' = ANY (e_event) OR 'dead' = ANY (e_event) OR EXISTS (SELECT FROM unnest(o_outcome) u WHERE u IN ('finished', 'failed', 'released'))) THEN
     number := NULL; fence := NULL; claim_id := NULL; lease_until := v_at;
     RETURN NEXT;
   END IF;

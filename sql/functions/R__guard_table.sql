@@ -299,6 +299,7 @@ DECLARE
   v_live bigint[]; v_stamp bigint;
 BEGIN
   PERFORM lease.assert_registrar();
+  PERFORM lease.refuse_edits(p_type);
   DELETE FROM lease.guarded x WHERE x.type = p_type RETURNING * INTO g;
   IF NOT FOUND THEN
     PERFORM lease.refuse_guard(format('no table is guarded as %s', coalesce(p_type, 'NULL')), 'SELECT * FROM lease.guarded_tables shows those that are.');

@@ -4,11 +4,11 @@ SET LOCAL ROLE lease_owner;
 -- It names what is due and lets lease.apply decide: the rules of a lapse have one home. Any number of callers may run at once.
 -- Returns how many lapsed, how many items were granted, the journal's last number if something was written, when the next lease
 -- should be looked at, the database's clock to compare that with, at how many due leases it looked: p_limit means there may be more, and whether
--- anybody is in line (then lease.serve_line is to be called, in another transaction).
+-- anybody is in line (then lease.serve_line is to be called, in another transaction) or an edit is parked (lease.serve_edits, likewise).
 -- Locks: due leases (SKIP LOCKED), then as lease.apply. Leases without an expiry are never due.
 DROP FUNCTION IF EXISTS lease.reap(int, timestamptz);   -- its result has grown
 CREATE OR REPLACE FUNCTION lease.reap(p_limit int, p_at timestamptz DEFAULT NULL)
-RETURNS TABLE (turned int, granted int, last_number bigint, next_check timestamptz, now timestamptz, looked int, has_line boolean)
+RETURNS TABLE (turned int, granted int, last_number bigint, next_check timestamptz, now timestamptz, looked int, has_line boolean, has_edits boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
@@ -29,6 +29,7 @@ BEGIN
   END IF;
   SELECT min(l.check_at) INTO next_check FROM lease.lease l WHERE l.check_at IS NOT NULL;
   has_line := EXISTS (SELECT FROM lease.waiter);
+  has_edits := EXISTS (SELECT FROM lease.parked_edit) OR EXISTS (SELECT FROM lease.edit_inbox);
   now := coalesce(p_at, clock_timestamp());
   RETURN NEXT;
 END

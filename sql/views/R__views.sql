@@ -76,6 +76,12 @@ CREATE OR REPLACE VIEW lease.line AS
     FROM lease.waiter w WHERE open_until >= clock_timestamp();
 COMMENT ON VIEW lease.line IS 'Starts that wait, in the order in which they are served; held_by and behind: what was in the way at the last try.';
 
+CREATE OR REPLACE VIEW lease.parked_edits AS
+  SELECT no, type, id, editor, old, new, source, message_id, asked_at, expires_at, tries, retry_at,
+         (SELECT l.kind || '/' || l.lease FROM lease.lease l WHERE l.fence = e.blocked_by) AS held_by
+    FROM lease.parked_edit e;
+COMMENT ON VIEW lease.parked_edits IS 'Edits that wait for the end of a lease; those of a row are made in the order of no.';
+
 GRANT SELECT ON lease.kinds, lease.outcomes, lease.transitions, lease.steps, lease.leases, lease.resources, lease.timeline, lease.dead_letters,
-  lease.demands, lease.line, lease.partitions, lease.relay_status, lease.settings, lease.server_identity TO lease_coordinator, lease_reader;
+  lease.demands, lease.line, lease.parked_edits, lease.partitions, lease.relay_status, lease.settings, lease.server_identity TO lease_coordinator, lease_reader;
 RESET ROLE;

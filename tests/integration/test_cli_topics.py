@@ -5,7 +5,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic
 
 from leasectl import NO, USAGE, YES, Leasectl
 
-PARTITIONS = {"settlement.events": 12, "cleanup.events": 12, "file-write.events": 12, "delivery.events": 12, "share-ratio.events": 12, "lease.renewals": 12,
+PARTITIONS = {"settlement.events": 12, "cleanup.events": 12, "file-write.events": 12, "delivery.events": 12, "share-ratio.events": 12, "contract.events": 12, "lease.renewals": 12,
               "lease.results": 12, "lease.grants": 12, "lease.state": 12, "lease.dead-letters": 3}
 
 

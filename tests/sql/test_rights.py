@@ -10,7 +10,7 @@ VIEWS = ("SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'l
          "AND c.relname <> 'this_server'")
 ROLES = ("lease_coordinator", "lease_reader")
 CALLABLE = {"apply", "reap", "housekeep", "check_server", "jump", "take_partition", "claim_offsets", "attempt_begin", "relay_take",
-            "relay_read", "relay_barrier", "relay_advance", "restate", "serve_line"}
+            "relay_read", "relay_barrier", "relay_advance", "restate", "serve_line", "serve_edits"}
 # Whoever makes a partition of a guarded table has to be able to name them; nobody can call a trigger.
 IS_TRIGGER = "prorettype = 'trigger'::regtype AND proname IN ('guard_row', 'guard_truncate')"
 

@@ -50,6 +50,12 @@ GOOD = {
         many(item("a", reason="disk full"), item("b", reason="\u00fc" * 500, retry=False, delay_ms=0)),
     ],
     "release": [GRANT, many(item("a"), item("b"))],
+    "edit": [
+        {"editor": "ann", "old": {"rate": "70"}, "new": {"rate": "60"}},
+        {"editor": "ann", "follows": "m-1", "new": {"rate": None, "is_paid": True, "weeks": 3}, "park_ms": 2592000000},
+        {"editor": "ann", "follows": "m-1", "old": {"note": ""}, "new": {"rate": "0.000000000000000000001"}, "park_ms": 1},
+    ],
+    "cancel": [{"editor": "ann", "edit": "m-1"}],
 }
 
 

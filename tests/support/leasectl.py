@@ -69,7 +69,7 @@ class Leasectl:
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False))
 
 
-TOPICS = ("settlement.events", "cleanup.events", "file-write.events", "delivery.events", "share-ratio.events", "lease.renewals", "lease.results",
+TOPICS = ("settlement.events", "cleanup.events", "file-write.events", "delivery.events", "share-ratio.events", "contract.events", "lease.renewals", "lease.results",
           "lease.grants", "lease.state", "lease.dead-letters")
 
 

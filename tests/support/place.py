@@ -14,7 +14,7 @@ from processes import Child, free_port
 from topics import Reader, ends_of
 from waiting import eventually
 
-INPUTS = ("settlement.events", "cleanup.events", "file-write.events", "delivery.events", "share-ratio.events", "lease.renewals")
+INPUTS = ("settlement.events", "cleanup.events", "file-write.events", "delivery.events", "share-ratio.events", "contract.events", "lease.renewals")
 OUTPUTS = ("lease.results", "lease.grants", "lease.state", "lease.dead-letters")
 
 

@@ -16,7 +16,7 @@ static void lease_outcomes__stand_in_their_order_of_precedence(void **state) {
     static const char *const names[] = {
         "malformed", "duplicate",  "unknown", "final",  "stale",   "lapsed",  "held",    "busy",     "incomplete", "out_of_step",
         "waiting",   "parked",     "empty",   "granted", "covered", "renewed", "advanced", "finished", "failed",     "released",
-        "requested", "answered",
+        "requested", "answered",   "applied", "bounced", "cancelled",
     };
     assert_int_equal(LENGTH(names), LEASE_OUTCOME_COUNT);
     for (unsigned i = 0; i < LEASE_OUTCOME_COUNT; i++) {
@@ -24,13 +24,13 @@ static void lease_outcomes__stand_in_their_order_of_precedence(void **state) {
         enum lease_outcome parsed;
         assert_true(lease_outcome_parse(names[i], strlen(names[i]), &parsed));
         assert_int_equal(parsed, i);
-        assert_int_equal(lease_outcome_is_refusal(parsed), i < 10);
+        assert_int_equal(lease_outcome_is_refusal(parsed), i < 10 || parsed == LEASE_OUTCOME_BOUNCED);
     }
 }
 
 static void lease_names__are_read_back(void **state) {
     (void)state;
-    static const char *const modes[] = {"run", "pool"};
+    static const char *const modes[] = {"run", "pool", "edit"};
     for (unsigned i = 0; i < LEASE_MODE_COUNT; i++) {
         enum lease_mode parsed;
         assert_true(lease_mode_parse(modes[i], strlen(modes[i]), &parsed));
@@ -61,18 +61,20 @@ static void lease_commands__have_their_modes(void **state) {
     (void)state;
     static const struct {
         enum lease_command command;
-        bool is_run, is_pool;
+        bool is_run, is_pool, is_edit;
     } rows[] = {
-        {LEASE_COMMAND_START, true, false},  {LEASE_COMMAND_COVER, true, false},
-        {LEASE_COMMAND_BEGIN, true, false},   {LEASE_COMMAND_REQUEST, false, true},
-        {LEASE_COMMAND_CLAIM, false, true},  {LEASE_COMMAND_RENEW, true, true},
-        {LEASE_COMMAND_ADVANCE, true, false}, {LEASE_COMMAND_FINISH, true, true},
-        {LEASE_COMMAND_FAIL, true, true},     {LEASE_COMMAND_RELEASE, true, true},
+        {LEASE_COMMAND_START, true, false, false},  {LEASE_COMMAND_COVER, true, false, false},
+        {LEASE_COMMAND_BEGIN, true, false, false},   {LEASE_COMMAND_REQUEST, false, true, false},
+        {LEASE_COMMAND_CLAIM, false, true, false},  {LEASE_COMMAND_RENEW, true, true, false},
+        {LEASE_COMMAND_ADVANCE, true, false, false}, {LEASE_COMMAND_FINISH, true, true, false},
+        {LEASE_COMMAND_FAIL, true, true, false},     {LEASE_COMMAND_RELEASE, true, true, false},
+        {LEASE_COMMAND_EDIT, false, false, true}, {LEASE_COMMAND_CANCEL, false, false, true},
     };
     assert_int_equal(LENGTH(rows), LEASE_COMMAND_COUNT);
     for (size_t i = 0; i < LENGTH(rows); i++) {
         assert_int_equal(lease_command_is_of_mode(rows[i].command, LEASE_MODE_RUN), rows[i].is_run);
         assert_int_equal(lease_command_is_of_mode(rows[i].command, LEASE_MODE_POOL), rows[i].is_pool);
+        assert_int_equal(lease_command_is_of_mode(rows[i].command, LEASE_MODE_EDIT), rows[i].is_edit);
     }
 }
 
