@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Members that are numbers in every command which has them. */
-static const char *const numbers[] = {"ttl_ms", "fence", "count", "delay_ms", "credit_total", "refresh", "wait_ms"};
+static const char *const numbers[] = {"ttl_ms", "fence", "count", "delay_ms", "credit_total", "refresh", "wait_ms", "park_ms"};
 static const char *const booleans[] = {"more", "retry"};
 
 static bool is_among(const char *name, const char *const *names, size_t count) {

@@ -15,7 +15,7 @@ BEGIN
   PERFORM lease.assert_registrar();
   SELECT * INTO g FROM lease.guarded x WHERE x.type = p_type FOR UPDATE;
   IF NOT FOUND THEN
-    PERFORM lease.refuse_guard(format('no table is guarded as %s', coalesce(p_type, 'NULL')), 'First: SELECT lease.guard_table(…)');
+    PERFORM lease.refuse_guard(format('no table is guarded as %s', coalesce(p_type, 'NULL')), 'First: SELECT lease.guard_table(...)');
   END IF;
   v_table := g.relation::text;
   SELECT string_agg(format('%I', c), ', ' ORDER BY n) INTO v_keys FROM unnest(g.key_columns) WITH ORDINALITY AS u (c, n);

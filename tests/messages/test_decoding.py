@@ -43,7 +43,10 @@ def _same_as(command, data, decoded):
     assert decoded["command"] == command
     assert decoded["subject"] == examples.SUBJECT
     places = {"count": "amount", "credit_total": "amount", "delay_ms": "amount", "step": "word", "reason": "word",
-              "result": "payload", "more": "flag", "retry": "flag"}
+              "result": "payload", "more": "flag", "retry": "flag", "editor": "holder", "follows": "word", "edit": "word", "park_ms": "wait_ms"}
+    if command == "edit":      # what was seen and what is wanted stand together in the payload
+        both = {name: data[name] for name in ("old", "new") if name in data}
+        data = {**{name: value for name, value in data.items() if name not in both}, "payload": both}
     _members_same(data, decoded, places)
 
 

@@ -42,6 +42,9 @@ ROWS = {
     "released": {**ASKED, **CHANGE, "state": "free"},
     "requested": {**ASKED, **CHANGE, "state": "ready", "attempt": 0},
     "answered": {**ASKED, "command": "renew", "holder": "run-1", "payload": json.dumps(ITEMS, indent=1)},
+    "applied": {**ASKED, "command": "edit", "holder": "ann"},
+    "bounced": {**ASKED, "command": "edit", "holder": "ann", "reason": "row_changed"},
+    "cancelled": {**ASKED, "command": "cancel", "holder": "ann"},
     "dead": {**HELD, **CHANGE, "state": "dead", "lease_until_us": AT - 1, "min_fence": 4294967298, "attempt": 5},
 }
 SCHEMA_OF = {"result": "result.json", "grant": "grant.json", "state": "state.json"}

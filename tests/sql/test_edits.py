@@ -157,8 +157,8 @@ def test_an_edit_is_parked_for_a_while(shop):
     assert shop.outcomes(message, at=0) == "parked"
     assert serve(shop, at=0.9)[0] == 0
     assert serve(shop, at=1.1) == (1, 1) and told(shop, message)[-1] == ("bounced", "expired", None)
-    shop.decide(grant.says("finish"))
-    assert serve(shop) == (0, 0) and rate(shop, 1) == "70.000"
+    shop.decide(grant.says("finish"), at=2)
+    assert serve(shop, at=3) == (0, 0) and rate(shop, 1) == "70.000"
 
 
 def test_only_its_editor_takes_a_parked_edit_back(shop):

@@ -81,6 +81,11 @@ FAULTS = [
     ("fence true", "renew", {"fence": True}, "wrong_type", "fence", True),
     ("fence missing", "renew", {"fence": REMOVE}, "missing", "fence", True),
     ("ttl 0", "renew", {"ttl_ms": 0}, "out_of_range", "ttl_ms", True),
+    ("edit without what its author saw", "edit", {"old": REMOVE}, "missing", "old", True),
+    ("edit of a list", "edit", {"new": []}, "wrong_type", "new", True),
+    ("edit parked for no time", "edit", {"park_ms": 0}, "out_of_range", "park_ms", True),
+    ("edit that follows an id with a space", "edit", {"follows": "a b"}, "not_allowed_characters", "follows", True),
+    ("cancel without an editor", "cancel", {"editor": REMOVE}, "missing", "editor", True),
     ("ttl above a day", "start", {"ttl_ms": 86400001}, "out_of_range", "ttl_ms", True),
     ("ttl null", "start", {"ttl_ms": None}, "wrong_type", "ttl_ms", True),
     ("claim id in braces", "finish", {"claim_id": "{" + CLAIM_ID + "}"}, "wrong_type", "claim_id", True),
@@ -188,7 +193,7 @@ ENVELOPE_FAULTS = [
 
 
 def kind_of(command):
-    return "cleanup" if command in ("request", "claim") else "settlement"
+    return {"request": "cleanup", "claim": "cleanup", "edit": "contract", "cancel": "contract"}.get(command, "settlement")
 
 
 def event(command, data):
