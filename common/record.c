@@ -317,7 +317,11 @@ static bool is_refusal(const struct journal_row *row) {
 }
 
 static bool is_internal(const struct journal_row *row) {
-    return is_event(row, "dead_letter") || is_event(row, "jumped") || is_event(row, "restated");
+    static const char *const names[] = {"dead_letter", "jumped", "restated", "excepted", "exception_ended"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_event(row, names[i]))
+            return true;
+    return false;
 }
 
 bool record_encode_result(struct record *record, const struct journal_row *row, int64_t epoch) {

@@ -38,7 +38,7 @@ $$;
 -- decide, write, journal's lock, match, append.
 --
 -- p_at moves time in tests; everybody else leaves it out. The command 'lapse' is lease.reap's: it names a lease to look at. The command 'line' is
--- lease.serve_line's: a start whose turn has come, p_amount its ticket; 'unpark' is lease.serve_edits', p_amount the edit's number; what is in
+-- lease.serve_line's: a start whose turn has come, p_amount its ticket; 'unpark', 'except' and 'except_no_more' are lease.serve_edits', p_amount the edit's number; what is in
 -- the way still leaves no trace but in lease.waiter and lease.parked_edit.
 CREATE OR REPLACE FUNCTION lease.apply(
   p_origin_topic text[], p_origin_partition int[], p_origin_offset bigint[],
@@ -77,7 +77,7 @@ DECLARE
   commands text[]; steps text[];
 
   -- Commands, by index: what is wrong with it, its slot, its kind, its number, the first one with its id.
-  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[]; c_line boolean[]; c_unpark boolean[];
+  c_reason text[]; c_field text[]; c_slot int[]; c_kind int[]; c_cmd int[]; c_first int[]; c_key uuid[]; c_name text[]; c_line boolean[]; c_own boolean[];
   d_digest bytea[]; d_outcome text[]; d_fence bigint[]; d_claim uuid[];
   has_claims boolean := false; claimed text[] := '{}'; has_steps boolean := false; stampings int := 0; has_resources boolean; guards text[]; has_rows boolean := false; has_duplicates boolean := false;
 
@@ -128,8 +128,8 @@ BEGIN
   FOR i IN 1 .. n LOOP
     k := array_position(k_kind, p_kind[i]);
     c_line[i] := p_command[i] IS NOT DISTINCT FROM 'line';
-    c_unpark[i] := p_command[i] IS NOT DISTINCT FROM 'unpark';
-    cmd := CASE WHEN p_command[i] = 'lapse' THEN -1 WHEN c_line[i] THEN 0 WHEN c_unpark[i] THEN 11 ELSE array_position(commands, p_command[i]) - 1 END;
+    c_own[i] := p_command[i] IS NOT NULL AND p_command[i] IN ('unpark', 'except', 'except_no_more');
+    cmd := CASE WHEN p_command[i] = 'lapse' THEN -1 WHEN c_line[i] THEN 0 WHEN c_own[i] THEN 11 ELSE array_position(commands, p_command[i]) - 1 END;
     v_reason := NULL; v_field := 'type';
     IF p_verdict[i] IS NOT NULL THEN
       v_reason := coalesce(p_reason[i], 'unspecified'); v_field := p_field[i];
@@ -149,7 +149,7 @@ BEGIN
     IF v_reason IS NULL THEN
       IF cmd = 9 THEN has_claims := true; claimed := claimed || p_kind[i]; ELSIF p_member[i] IS NOT FALSE AND cmd NOT IN (11, 12) THEN c_name[i] := p_kind[i] || '/' || p_subject[i]; END IF;
       IF cmd = 4 THEN has_steps := true; END IF;
-      IF cmd >= 0 AND p_member[i] IS NOT TRUE AND NOT c_line[i] AND NOT c_unpark[i] THEN
+      IF cmd >= 0 AND p_member[i] IS NOT TRUE AND NOT c_line[i] AND NOT c_own[i] THEN
         c_key[i] := encode(substr(sha256(convert_to(p_source[i] || E'\x01' || p_message_id[i], 'UTF8')), 1, 16), 'hex')::uuid;
       END IF;
     END IF;
@@ -316,7 +316,10 @@ BEGIN
       v_outcome := CASE WHEN p_digest[c_first[i]] = p_digest[i] THEN 'duplicate' ELSE 'malformed' END;
     ELSIF p_member[i] IS FALSE THEN
       v_outcome := 'answered'; is_open := true; heads := heads || i; last_members := last_members || i;
-    ELSIF c_unpark[i] THEN
+    ELSIF p_command[i] IN ('except', 'except_no_more') THEN
+      v_outcome := CASE p_command[i] WHEN 'except' THEN 'excepted' ELSE 'exception_ended' END;
+      v_reason := p_word[i]; v_payload := p_payload[i];
+    ELSIF c_own[i] THEN
       SELECT r.outcome, r.reason INTO v_outcome, v_reason FROM lease.retry_edit(p_amount[i], v_at) r;
       IF v_outcome IS NULL THEN
         CONTINUE;   -- something is in the way still
@@ -600,7 +603,7 @@ BEGIN
     END IF;
     ne := ne + 1;
     o_outcome[i] := v_outcome; o_event[i] := ne;
-    IF NOT is_member AND NOT is_line AND NOT c_unpark[i] AND v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
+    IF NOT is_member AND NOT is_line AND NOT c_own[i] AND v_outcome NOT IN ('malformed', 'duplicate', 'dead_letter') THEN
       v_remembered := v_remembered + 1;
     END IF;
     e_cmd[ne] := i; e_slot[ne] := s; e_refresh[ne] := CASE WHEN is_line OR v_open_until IS NOT NULL THEN p_refresh[i] END; e_event[ne] := v_outcome; e_amount[ne] := v_amount;
@@ -778,7 +781,7 @@ BEGIN
                                original, basis, payload, changes_lease, is_grant, raw_key, raw_value, raw_headers)
     SELECT v_base + e.no, v_at, e.event, CASE WHEN e.cmd IS NULL THEN s_kind[e.slot] ELSE p_kind[e.cmd] END,
            CASE WHEN e.cmd IS NULL THEN s_lease[e.slot] ELSE p_subject[e.cmd] END,
-           CASE WHEN NOT (c_line[e.cmd] OR c_unpark[e.cmd]) THEN p_command[e.cmd] END, p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
+           CASE WHEN NOT (c_line[e.cmd] OR c_own[e.cmd]) THEN p_command[e.cmd] END, p_source[e.cmd], p_message_id[e.cmd], p_traceparent[e.cmd],
            p_origin_topic[e.cmd], p_origin_partition[e.cmd], p_origin_offset[e.cmd],
            e.holder, e.claim, e.fence, e.since, e.until, e.floor, e.state, e.attempt, e.step, e.amount, e.refresh, e.reason, e.field, e.blocker,
            CASE WHEN e.event = 'duplicate' THEN jsonb_strip_nulls(

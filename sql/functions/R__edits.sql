@@ -234,7 +234,7 @@ BEGIN
 END
 $$;
 
--- Takes the inbox in, and tries parked edits whose way may be free, each row's in their order, at most p_limit of each. The reaper calls it in a transaction of its own,
+-- Takes the inbox in, notes exceptions in the journal, and tries parked edits whose way may be free, each row's in their order, at most p_limit of each. The reaper calls it in a transaction of its own,
 -- since users' triggers run in it. Returns how many were answered, and how many were tried.
 CREATE OR REPLACE FUNCTION lease.serve_edits(p_limit int, p_at timestamptz DEFAULT NULL) RETURNS TABLE (served int, tried int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
@@ -257,13 +257,13 @@ BEGIN
          SELECT d.no AS no, 'unpark' AS command, d.type || '/' || d.id AS subject, d.editor, d.source, d.message_id, d.traceparent, NULL::text AS payload, NULL::text AS names, NULL::bigint AS park_ms
            FROM due d
          UNION ALL
-         SELECT t.no, t.command, t.subject, t.editor, '/leasehold/inbox', t.message_id, NULL, t.payload::text, t.names, t.park_ms FROM taken t)
-  SELECT count(*), array_agg(w.no ORDER BY w.command DESC, w.no), array_agg(w.command ORDER BY w.command DESC, w.no), array_agg(w.subject ORDER BY w.command DESC, w.no),
-         array_agg(w.editor ORDER BY w.command DESC, w.no), array_agg(w.source ORDER BY w.command DESC, w.no), array_agg(w.message_id ORDER BY w.command DESC, w.no),
-         array_agg(w.traceparent ORDER BY w.command DESC, w.no), array_agg(w.payload ORDER BY w.command DESC, w.no), array_agg(w.names ORDER BY w.command DESC, w.no),
-         array_agg(w.park_ms ORDER BY w.command DESC, w.no)
+         SELECT t.no, t.command, t.subject, t.editor, '/leasehold/inbox', t.message_id, NULL, t.payload::text, t.names, t.park_ms FROM taken t
+         UNION ALL
+         SELECT x.no, x.command, x.subject, x.editor, '/leasehold/exceptions', x.no::text, NULL, x.payload, x.why, NULL FROM lease.note_exceptions(p_limit) x)
+  SELECT count(*), array_agg(w.no), array_agg(w.command), array_agg(w.subject), array_agg(w.editor), array_agg(w.source), array_agg(w.message_id), array_agg(w.traceparent),
+         array_agg(w.payload), array_agg(w.names), array_agg(w.park_ms)
     INTO n, v_no, v_command, v_subject, v_editor, v_source, v_message, v_trace, v_payload, v_names, v_park
-    FROM work w;
+    FROM (SELECT * FROM work ORDER BY work.command = 'unpark' DESC, work.no, work.command) w;
   served := 0;
   IF n > 0 THEN
     SELECT count(*) FILTER (WHERE a.ord > 0) INTO served FROM lease.apply(NULL, NULL, NULL, array_fill('contract'::text, ARRAY[n]), v_command, v_subject, v_source, v_message,

@@ -141,7 +141,7 @@ $$;
 
 -- The guard of one row that carries a stamp, or is given one. The triggers' WHEN has sorted out every other row.
 --
--- Outcomes: LE010 while a live lease covers the row, unless its holder presents himself; LE013 for a stamp that somebody writes by
+-- Outcomes: LE010 while a live lease covers the row, unless its holder presents himself or an operator made an exception; LE013 for a stamp that somebody writes by
 -- hand (a dead one may be taken off, and goes along when a row moves to another partition); otherwise the edit is admitted,
 -- and recorded if the lapsed lease may still be finished.
 -- A lease that is absent, final or turned over is dead by a plain read: fences are not given out again, and dead stays dead.
@@ -160,9 +160,13 @@ BEGIN
   IF v_state = 'held' AND lease.stamp_is_live(v_fence, v_until) THEN
     IF TG_OP = 'INSERT' THEN
       PERFORM lease.refuse_stamp(TG_RELID, NEW);
-    ELSIF TG_NAME = 'lease_guard_stamp' OR NOT lease.is_presented(v_fence, v_claim) THEN
+    ELSIF TG_NAME <> 'lease_guard_stamp' AND lease.is_presented(v_fence, v_claim) THEN
+      RETURN NULL;
+    ELSIF TG_NAME = 'lease_guard_stamp' OR NOT lease.is_excepted(TG_RELID, OLD) THEN
       PERFORM lease.refuse_edit(TG_RELID, OLD, v_fence);
     END IF;
+    -- An operator's exception: the run is told of it when it finishes.
+    PERFORM lease.record_edit(TG_RELID, v_fence, OLD, NEW, true, TG_OP <> 'DELETE');
     RETURN NULL;
   END IF;
   -- A fence that is still to be drawn would make this row covered by whoever draws it.

@@ -29,7 +29,8 @@ BEGIN
   END IF;
   SELECT min(l.check_at) INTO next_check FROM lease.lease l WHERE l.check_at IS NOT NULL;
   has_line := EXISTS (SELECT FROM lease.waiter);
-  has_edits := EXISTS (SELECT FROM lease.parked_edit) OR EXISTS (SELECT FROM lease.edit_inbox);
+  has_edits := EXISTS (SELECT FROM lease.parked_edit) OR EXISTS (SELECT FROM lease.edit_inbox)
+    OR EXISTS (SELECT FROM lease.guard_exception x WHERE NOT x.is_noted OR x.ended_at IS NOT NULL AND NOT x.is_end_noted);
   now := coalesce(p_at, clock_timestamp());
   RETURN NEXT;
 END

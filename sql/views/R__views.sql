@@ -82,6 +82,11 @@ CREATE OR REPLACE VIEW lease.parked_edits AS
     FROM lease.parked_edit e;
 COMMENT ON VIEW lease.parked_edits IS 'Edits that wait for the end of a lease; those of a row are made in the order of no.';
 
+CREATE OR REPLACE VIEW lease.guard_exceptions AS
+  SELECT no, type, ids, login, why, valid_until, granted_by, granted_at, ended_by, ended_at, ended_at IS NULL AND valid_until > clock_timestamp() AS is_valid
+    FROM lease.guard_exception;
+COMMENT ON VIEW lease.guard_exceptions IS 'Who may, or might, edit guarded rows under live leases.';
+
 GRANT SELECT ON lease.kinds, lease.outcomes, lease.transitions, lease.steps, lease.leases, lease.resources, lease.timeline, lease.dead_letters,
-  lease.demands, lease.line, lease.parked_edits, lease.partitions, lease.relay_status, lease.settings, lease.server_identity TO lease_coordinator, lease_reader;
+  lease.demands, lease.line, lease.parked_edits, lease.guard_exceptions, lease.partitions, lease.relay_status, lease.settings, lease.server_identity TO lease_coordinator, lease_reader;
 RESET ROLE;
