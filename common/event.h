@@ -150,14 +150,14 @@ struct command {
     int64_t amount; /* begin: count; claim: credit_total; request, fail: delay_ms */
     int64_t refresh;
     int64_t wait_ms;
-    const char *word; /* advance: step; fail: reason; edit: the message that it follows; cancel: the one that it takes back */
+    const char *word; /* advance: step; fail: reason; resolve: verdict; edit: the message that it follows; cancel: the one that it takes back */
     const char *old;  /* edit: what its author saw, JSON text; part of the payload then */
     int flag;         /* start: more; fail: retry (their defaults filled in); -1 for other commands */
     const char **resources;
     size_t resource_count;
     const char **tables;
     size_t table_count;
-    const char *payload; /* payload or result: compact JSON text, numbers and order as they came */
+    const char *payload; /* payload or result: compact JSON text, numbers and order as they came; resolve: the whole data */
     struct command_item *items; /* of a command over many, in its order; then fence, claim_id and token are the items' */
     size_t item_count;          /* 0: over the subject alone */
 

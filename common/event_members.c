@@ -81,6 +81,11 @@ static bool read_integer(struct reading *reading, const struct member *member, c
     return true;
 }
 
+/* null: the lease had none. */
+static bool read_seen_fence(struct reading *reading, const struct member *member, const json_t *value) {
+    return json_is_null(value) || read_integer(reading, member, value);
+}
+
 static bool read_boolean(struct reading *reading, const struct member *member, const json_t *value) {
     if (!json_is_boolean(value))
         return fault_of(reading, member, EVENT_WRONG_TYPE);
@@ -106,6 +111,18 @@ static bool read_id(struct reading *reading, const struct member *member, const 
 
 static bool read_step(struct reading *reading, const struct member *member, const json_t *value) {
     return read_checked(reading, member, value, event_text_step);
+}
+
+static enum event_reason check_verdict(struct slice text) {
+    static const char *const verdicts[] = {"done", "not_done", "extend"};
+    for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++)
+        if (strlen(verdicts[i]) == text.size && memcmp(verdicts[i], text.data, text.size) == 0)
+            return EVENT_REASON_NONE;
+    return EVENT_OUT_OF_RANGE;
+}
+
+static bool read_verdict(struct reading *reading, const struct member *member, const json_t *value) {
+    return read_checked(reading, member, value, check_verdict);
 }
 
 static bool read_reason(struct reading *reading, const struct member *member, const json_t *value) {
@@ -297,6 +314,14 @@ static const struct member fail_members[] = {
     GRANT, {"reason", read_reason, true, AT(word), 0, 0}, {"retry", read_boolean, false, AT(flag), 0, 0}, DELAY,
 };
 static const struct member release_members[] = {GRANT};
+/* Who and why are only looked at: they travel with the rest in the payload. */
+static const struct member resolve_members[] = {
+    {"actor", read_id, true, AT(payload), 0, 0},
+    {"reason", read_reason, true, AT(payload), 0, 0},
+    {"verdict", read_verdict, true, AT(word), 0, 0},
+    {"fence", read_seen_fence, true, AT(fence), 1, LEASE_FENCE_MAX},
+    TTL,
+};
 #define EDITOR {"editor", read_id, true, AT(holder), 0, 0}
 static const struct member edit_members[] = {
     EDITOR,
@@ -329,6 +354,19 @@ static bool finish_fail(struct reading *reading) {
     struct command *command = reading->decoder->command;
     if (command->flag < 0)
         command->flag = 1;
+    return true;
+}
+
+/* The payload is all that the operator said: it is kept with the answer, whatever that is. */
+static bool finish_resolve(struct reading *reading) {
+    struct command *command = reading->decoder->command;
+    bool is_extended = strcmp(command->word, "extend") == 0, has_ttl = command->ttl_ms != COMMAND_ABSENT;
+    if (is_extended != has_ttl)
+        return event_fault_text(reading->decoder, is_extended ? EVENT_MISSING : EVENT_UNKNOWN_MEMBER, "ttl_ms");
+    struct buf compact = BUF_INIT;
+    json_text_compact(reading->text.data, reading->text.size, &compact);
+    command->payload = command_copy(command, compact.data, compact.size);
+    buf_release(&compact);
     return true;
 }
 
@@ -378,6 +416,7 @@ static const struct members members_of[LEASE_COMMAND_COUNT] = {
     [LEASE_COMMAND_FINISH] = {ROWS(finish_members), NULL},
     [LEASE_COMMAND_FAIL] = {ROWS(fail_members), finish_fail},
     [LEASE_COMMAND_RELEASE] = {ROWS(release_members), NULL},
+    [LEASE_COMMAND_RESOLVE] = {ROWS(resolve_members), finish_resolve},
     [LEASE_COMMAND_EDIT] = {ROWS(edit_members), finish_edit},
     [LEASE_COMMAND_CANCEL] = {ROWS(cancel_members), NULL},
 };

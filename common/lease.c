@@ -28,6 +28,7 @@ static const struct command_row command_rows[LEASE_COMMAND_COUNT] = {
     [LEASE_COMMAND_FINISH] = {"finish", RUN | POOL},
     [LEASE_COMMAND_FAIL] = {"fail", RUN | POOL},
     [LEASE_COMMAND_RELEASE] = {"release", RUN | POOL},
+    [LEASE_COMMAND_RESOLVE] = {"resolve", RUN | POOL},
     [LEASE_COMMAND_EDIT] = {"edit", EDIT},
     [LEASE_COMMAND_CANCEL] = {"cancel", EDIT},
 };

@@ -26,6 +26,7 @@ enum lease_command {
     LEASE_COMMAND_FINISH,
     LEASE_COMMAND_FAIL,
     LEASE_COMMAND_RELEASE,
+    LEASE_COMMAND_RESOLVE, /* an operator's, not a holder's */
     LEASE_COMMAND_EDIT,
     LEASE_COMMAND_CANCEL,
     LEASE_COMMAND_COUNT

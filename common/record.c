@@ -316,6 +316,11 @@ static bool is_refusal(const struct journal_row *row) {
            lease_outcome_is_refusal(outcome);
 }
 
+/* What an operator said: who, why, and what he saw. */
+static bool is_operators(const struct journal_row *row) {
+    return is_event(row, "imported") || (row->command != NULL && strcmp(row->command, "resolve") == 0);
+}
+
 static bool is_internal(const struct journal_row *row) {
     static const char *const names[] = {"dead_letter", "jumped", "restated", "excepted", "exception_ended"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -358,7 +363,9 @@ bool record_encode_result(struct record *record, const struct journal_row *row, 
     member_blocker(json, row);
     member_original(json, row);
     members_of_basis(json, row);
-    if (is_event(row, "finished"))
+    if (is_operators(row))
+        member_payload(json, row, "operator");
+    else if (is_event(row, "finished"))
         member_payload(json, row, "result");
     if (is_event(row, "answered"))
         member_payload(json, row, "items");

@@ -22,7 +22,7 @@ static const struct output_column columns[] = {
 
 static enum cli_exit run(struct cli *cli) {
     const struct listing listing = {"dead_letters", columns, sizeof columns / sizeof columns[0],
-                                    "there is no such dead letter", true};
+                                    "there is no such dead letter", true, NULL};
     const struct arguments *arguments = &cli->arguments;
     return listing_run(cli, &listing,
                        (const char *const[]){arguments_text(arguments, "reason"), arguments_text(arguments, "topic")}, 2);

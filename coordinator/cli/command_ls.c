@@ -33,7 +33,7 @@ static const struct output_column columns[] = {
 };
 
 static enum cli_exit run(struct cli *cli) {
-    const struct listing listing = {"leases", columns, sizeof columns / sizeof columns[0], "no lease is like that", false};
+    const struct listing listing = {"leases", columns, sizeof columns / sizeof columns[0], "no lease is like that", false, NULL};
     const struct arguments *arguments = &cli->arguments;
     struct error error;
     int64_t expiring_ms = 0;

@@ -5,6 +5,7 @@
 #include "common/token.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/compose.h"
+#include "coordinator/cli/send.h"
 #include "coordinator/cli/text.h"
 #include "coordinator/cli/watch.h"
 
@@ -343,6 +344,21 @@ static enum cli_exit send_and_wait(struct send *send) {
         return wait_answer(send);
     show_sent(send);
     return CLI_YES;
+}
+
+enum cli_exit send_composed(struct cli *cli, const struct compose *compose, int64_t wait_ms) {
+    struct send send = {.cli = cli, .compose = *compose, .wait_ms = wait_ms};
+    make_id(send.id);
+    send.compose.id = send.id;
+    send.compose.source = "/leasectl";
+    buf_append_text(&send.topic, cli_topic_prefix(cli));
+    enum cli_exit code = compose_topic(compose->type, &send.topic)
+                             ? send_and_wait(&send)
+                             : cli_fail(cli, CLI_USAGE, NULL, "'%s' is no type of a command", compose->type);
+    watch_free(send.watch);
+    compose_release(&send.compose);
+    buf_release(&send.topic);
+    return code;
 }
 
 static enum cli_exit run(struct cli *cli) {

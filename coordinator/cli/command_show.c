@@ -25,7 +25,7 @@ static const struct output_column columns[] = {
 };
 
 static enum cli_exit run(struct cli *cli) {
-    const struct listing listing = {"lease", columns, sizeof columns / sizeof columns[0], "", false};
+    const struct listing listing = {"lease", columns, sizeof columns / sizeof columns[0], "", false, NULL};
     const char *const name = cli->arguments.words[0];
     const char *id = NULL;
     char kind[LISTING_NAME_SIZE];

@@ -23,6 +23,7 @@ static const struct output_column columns[] = {
     {"reason", "REASON", OUTPUT_TEXT, OUTPUT_ONLY_JSON},
     {"field", "FIELD", OUTPUT_TEXT, OUTPUT_ONLY_JSON},
     {"held_by", "HELD BY", OUTPUT_VALUE, OUTPUT_ONLY_JSON},
+    {"operator", "OPERATOR", OUTPUT_VALUE, OUTPUT_ONLY_JSON},
     {"source", "SOURCE", OUTPUT_TEXT, OUTPUT_ONLY_JSON},
     {"message_id", "ID", OUTPUT_TEXT, OUTPUT_ONLY_JSON},
     {"place", "FROM", OUTPUT_TEXT, OUTPUT_ONLY_TABLE},
@@ -33,7 +34,7 @@ static const struct output_column columns[] = {
 
 static enum cli_exit run(struct cli *cli) {
     const struct listing listing = {"timeline", columns, sizeof columns / sizeof columns[0],
-                                    "the journal says nothing about it", true};
+                                    "the journal says nothing about it", true, NULL};
     const char *id = NULL;
     char kind[LISTING_NAME_SIZE];
     struct error error;

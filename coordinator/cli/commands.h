@@ -13,5 +13,7 @@ extern const struct cli_command command_show;
 extern const struct cli_command command_timeline;
 extern const struct cli_command command_dlq_ls;
 extern const struct cli_command command_jump;
+extern const struct cli_command command_cases;
+extern const struct cli_command command_resolve;
 
 #endif

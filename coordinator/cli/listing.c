@@ -10,9 +10,11 @@ static const char *cell(const struct db_result *result, size_t row, size_t colum
     return db_is_null(result, row, column) ? NULL : db_text(result, row, column, NULL);
 }
 
-static void read_row(const struct db_result *result, size_t row, size_t count, const char **ret_values) {
-    for (size_t i = 0; i < count; i++)
+static void read_row(const struct listing *listing, const struct db_result *result, size_t row, const char **ret_values) {
+    for (size_t i = 0; i < listing->column_count; i++)
         ret_values[i] = cell(result, row, i);
+    if (listing->fill != NULL)
+        listing->fill->fill(listing->fill->context, ret_values);
 }
 
 static bool ask(struct cli *cli, const struct listing *listing, const char *const *parameters, size_t parameter_count,
@@ -49,7 +51,7 @@ enum cli_exit listing_run(struct cli *cli, const struct listing *listing, const 
     size_t rows = db_rows(result), shown = rows > (size_t)limit ? (size_t)limit : rows;
     output_begin(&output, cli->out, cli->format, cli->colored, listing->columns, listing->column_count);
     for (size_t i = 0; i < shown; i++) {
-        read_row(result, listing->is_tail ? rows - shown + i : i, listing->column_count, values);
+        read_row(listing, result, listing->is_tail ? rows - shown + i : i, values);
         output_row(&output, values);
     }
     output_end(&output);
@@ -70,7 +72,7 @@ bool listing_show(struct cli *cli, const struct listing *listing, const char *co
     bool is_ok = ask(cli, listing, parameters, parameter_count, 1, &db, &result, error);
     *ret_found = is_ok && db_rows(result) > 0;
     if (*ret_found) {
-        read_row(result, 0, listing->column_count, values);
+        read_row(listing, result, 0, values);
         output_record(cli->out, cli->format, cli->colored, listing->columns, listing->column_count, values);
     }
     db_result_free(result);

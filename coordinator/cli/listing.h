@@ -7,12 +7,19 @@
 /* Rows that one listing shows at most; more is a job for SQL on the views. */
 enum { LISTING_ROWS_MAX = 100000, LISTING_ROWS = 100 };
 
+/* What no query can tell. `values` are a row's, in the order of the columns; what is put there must live until the next row. */
+struct listing_fill {
+    void (*fill)(void *context, const char **values);
+    void *context;
+};
+
 struct listing {
     const char *query; /* name in queries/; takes the parameters in order, then the limit */
     const struct output_column *columns;
     size_t column_count;
     const char *nothing; /* said on stderr when there is no row */
     bool is_tail;        /* the query gives the last rows, oldest first: what is too much is in front */
+    const struct listing_fill *fill; /* NULL: the query tells all */
 };
 
 /* Runs the query with texts (NULL: not asked for) and --limit + 1, and prints up to --limit rows. CLI_YES, also when

@@ -4,11 +4,14 @@ SET LOCAL ROLE lease_owner;
 DROP FUNCTION IF EXISTS lease.apply(text[], int[], bigint[], text[], text[], text[], text[], text[], bytea[], text[], text[], bigint[], uuid[], boolean[],
   bigint[], bigint[], bigint[], bigint[], text[], boolean[], int[], text[], int[], text[], text[], text[], text[], text[], bytea[], bytea[], bytea[], timestamptz);
 
+-- Before it had p_claim_id.
+DROP FUNCTION IF EXISTS lease.condition_no(text, timestamptz, text);
+
 -- The number of a lease's condition, as in lease.condition; expiry apart, which needs the clock.
-CREATE OR REPLACE FUNCTION lease.condition_no(p_state text, p_lease_until timestamptz, p_covering text) RETURNS int
+CREATE OR REPLACE FUNCTION lease.condition_no(p_state text, p_lease_until timestamptz, p_covering text, p_claim_id uuid) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE p_state
-    WHEN 'held' THEN CASE WHEN p_lease_until IS NULL THEN 5 WHEN p_covering IS NOT NULL THEN 3 ELSE 4 END
+    WHEN 'held' THEN CASE WHEN p_lease_until IS NULL THEN 5 WHEN p_claim_id IS NULL THEN 5 WHEN p_covering IS NOT NULL THEN 3 ELSE 4 END
     WHEN 'free' THEN 1 WHEN 'ready' THEN 2 WHEN 'finished' THEN 6 WHEN 'failed' THEN 7 WHEN 'dead' THEN 8 ELSE 0 END
 $$;
 
@@ -179,7 +182,7 @@ BEGIN
   -- Lock what the batch names, in key order.
   IF slots > 0 THEN
     SELECT array_agg(l.kind), array_agg(l.subject), array_agg(l.k), array_agg(l.known), array_agg(false),
-           array_agg(lease.condition_no(l.state, l.lease_until, l.covering)),
+           array_agg(lease.condition_no(l.state, l.lease_until, l.covering, l.claim_id)),
            array_agg(l.holder), array_agg(l.claim_id), array_agg(l.fence), array_agg(l.since), array_agg(l.lease_until),
            array_agg(l.ttl_ms), array_agg(coalesce(l.attempt, 0)), array_agg(l.step), array_agg(l.covering), array_agg(coalesce(l.covered, 0)),
            array_agg(coalesce(l.overtaken, false)), array_agg(l.ready_at), array_agg(l.check_at), array_agg(l.ended_at), array_agg(l.payload)
@@ -223,7 +226,7 @@ BEGIN
     LOOP
       slots := slots + 1;
       s_kind[slots] := r.kind; s_lease[slots] := r.lease; s_k[slots] := array_position(k_kind, r.kind); s_known[slots] := true; s_dirty[slots] := false;
-      s_cond[slots] := lease.condition_no(r.state, r.lease_until, r.covering);
+      s_cond[slots] := lease.condition_no(r.state, r.lease_until, r.covering, r.claim_id);
       s_holder[slots] := r.holder; s_claim[slots] := r.claim_id; s_fence[slots] := r.fence; s_since[slots] := r.since; s_until[slots] := r.lease_until;
       s_ttl[slots] := r.ttl_ms; s_attempt[slots] := r.attempt; s_step[slots] := r.step; s_covering[slots] := r.covering; s_covered[slots] := r.covered;
       s_overtaken[slots] := r.overtaken; s_ready[slots] := r.ready_at; s_check[slots] := r.check_at; s_ended[slots] := r.ended_at; s_payload[slots] := r.payload_text;
@@ -246,7 +249,7 @@ BEGIN
   -- Turn over what has expired, whoever looks first; and set the next look at what was renewed.
   FOR s IN 1 .. slots LOOP
     cond := s_cond[s];
-    IF cond = in_held OR cond = in_covering THEN
+    IF cond = in_held OR cond = in_covering OR cond = in_unfenced AND s_until[s] IS NOT NULL THEN
       IF s_until[s] > v_at THEN
         IF s_check[s] <= v_at THEN
           s_check[s] := s_until[s]; s_dirty[s] := true;
@@ -267,8 +270,8 @@ BEGIN
       s_dirty[s] := true;
       ne := ne + 1;
       e_cmd[ne] := NULL; e_slot[ne] := s; e_event[ne] := v_event; e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s];
-      e_since[ne] := s_since[s]; e_until[ne] := s_until[s]; e_floor[ne] := s_fence[s] + 1; e_state[ne] := states[s_cond[s] + 1];
-      e_attempt[ne] := s_attempt[s]; e_step[ne] := s_step[s]; e_amount[ne] := NULL; e_reason[ne] := NULL; e_field[ne] := NULL;
+      e_since[ne] := s_since[s]; e_until[ne] := s_until[s]; e_floor[ne] := coalesce(s_fence[s], (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM lease.fence q)) + 1;
+      e_state[ne] := states[s_cond[s] + 1]; e_attempt[ne] := s_attempt[s]; e_step[ne] := s_step[s]; e_amount[ne] := NULL; e_reason[ne] := NULL; e_field[ne] := NULL;
       e_blocker[ne] := NULL; e_changes[ne] := true; e_grant[ne] := false; e_payload[ne] := NULL; e_refresh[ne] := NULL; e_basis[ne] := NULL;
       s_event[s] := ne;
     ELSIF cond = in_ready AND s_check[s] <= v_at THEN
@@ -336,13 +339,43 @@ BEGIN
       v_outcome := 'waiting';
     ELSE
       k := s_k[s];
-      fits := coalesce(p_fence[i] = s_fence[s] AND p_claim_id[i] = s_claim[s] AND p_holder[i] = s_holder[s] AND p_token_fits[i], false);
+      fits := CASE WHEN cmd = 10 THEN p_fence[i] IS NOT DISTINCT FROM s_fence[s]
+                   ELSE coalesce(p_fence[i] = s_fence[s] AND p_claim_id[i] = s_claim[s] AND p_holder[i] = s_holder[s] AND p_token_fits[i], false) END;
       v_outcome := rules[((k_pool[k] * 16 + s_cond[s]) * 16 + cmd) * 2 + fits::int + 1];
       IF v_outcome IS NULL THEN
         RAISE EXCEPTION 'no transition for % in condition %', p_command[i], s_cond[s] USING ERRCODE = 'LE007';
       END IF;
 
-      IF v_outcome = 'renewed' THEN
+      IF cmd = 10 THEN
+        -- An operator's word. Who, why and what he saw is in the payload, whatever the answer.
+        v_payload := p_payload[i];
+        IF v_outcome <> 'finished' THEN
+          v_blocking := CASE WHEN s_cond[s] IN (in_held, in_covering, in_unfenced) THEN s END;
+        ELSIF p_word[i] = 'done' THEN
+          s_cond[s] := in_finished; s_ended[s] := v_at; s_check[s] := NULL; s_ready[s] := NULL; s_covering[s] := NULL;
+          s_dirty[s] := true; v_changes := true;
+          IF s_covered[s] > 0 AND (SELECT l.guarded FROM lease.lease l WHERE l.kind = s_kind[s] AND l.lease = s_lease[s]) THEN
+            v_basis := lease.basis_of(s_fence[s]);
+          END IF;
+        ELSIF p_word[i] = 'not_done' THEN
+          -- As if it had not been given out; whoever had it last is not heard any more.
+          v_outcome := 'released';
+          IF s_cond[s] = in_unfenced OR s_claim[s] IS NOT NULL THEN
+            s_attempt[s] := greatest(s_attempt[s] - 1, 0);
+          END IF;
+          s_claim[s] := NULL; s_covering[s] := NULL; s_check[s] := NULL; s_dirty[s] := true; v_changes := true;
+          IF k_pool[k] = 1 THEN s_cond[s] := in_ready; s_ready[s] := v_at; ELSE s_cond[s] := in_free; END IF;
+        ELSIF s_cond[s] = in_unfenced THEN
+          -- Nobody is granted anything: it is left to whoever does it, until then, and lapses as any other lease does.
+          v_outcome := 'renewed';
+          s_until[s] := greatest(s_until[s], v_at + p_ttl_ms[i] * interval '1 ms');
+          s_check[s] := coalesce(s_check[s], s_until[s]); s_attempt[s] := greatest(s_attempt[s], 1); s_dirty[s] := true;
+          v_earliest := least(v_earliest, s_check[s]);
+        ELSE
+          v_outcome := 'out_of_step';
+        END IF;
+
+      ELSIF v_outcome = 'renewed' THEN
         s_until[s] := greatest(s_until[s], v_at + coalesce(p_ttl_ms[i], s_ttl[s]) * interval '1 ms');
         s_dirty[s] := true;
 
@@ -611,7 +644,7 @@ BEGIN
     IF v_outcome IN ('granted', 'covered', 'renewed', 'advanced', 'finished', 'failed', 'released', 'requested') THEN
       e_holder[ne] := s_holder[s]; e_claim[ne] := s_claim[s]; e_fence[ne] := s_fence[s]; e_since[ne] := s_since[s];
       e_attempt[ne] := s_attempt[s]; e_step[ne] := s_step[s]; e_state[ne] := states[s_cond[s] + 1];
-      IF s_cond[s] IN (in_held, in_covering) THEN
+      IF s_cond[s] IN (in_held, in_covering, in_unfenced) THEN
         e_until[ne] := s_until[s]; e_floor[ne] := s_fence[s];
         o_until[i] := s_until[s];
       ELSE
@@ -621,8 +654,8 @@ BEGIN
           v_drawn := coalesce(v_drawn, (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM lease.fence q));
         END IF;
         -- What is finished is never granted again, and effects of its holder may still be on their way to a gate.
-        e_floor[ne] := coalesce(s_fence[s], v_drawn) + CASE WHEN v_outcome = 'finished' THEN 0 ELSE 1 END;
-        IF cmd IN (6, 7) THEN
+        e_floor[ne] := coalesce(s_fence[s], v_drawn) + CASE WHEN v_outcome = 'finished' AND s_fence[s] IS NOT NULL THEN 0 ELSE 1 END;
+        IF cmd IN (6, 7) OR v_outcome = 'released' THEN
           e_claim[ne] := p_claim_id[i]; s_holder[s] := NULL;
         END IF;
       END IF;
@@ -660,7 +693,7 @@ BEGIN
     IF v_expected > 0 THEN
       INSERT INTO lease.lease (kind, lease, state, holder, claim_id, fence, since, lease_until, ttl_ms, attempt, step, covering, covered,
                                overtaken, ready_at, check_at, ended_at, payload)
-      SELECT u.kind, u.lease, states[u.cond + 1], u.holder, u.claim, u.fence, u.since, CASE WHEN u.cond IN (in_held, in_covering) THEN u.until END, u.ttl,
+      SELECT u.kind, u.lease, states[u.cond + 1], u.holder, u.claim, u.fence, u.since, CASE WHEN u.cond IN (in_held, in_covering, in_unfenced) THEN u.until END, u.ttl,
              u.attempt, u.step, u.covering, u.covered, u.overtaken, u.ready, u.check_at, u.ended, u.payload::json
         FROM unnest(s_kind, s_lease, s_cond, s_holder, s_claim, s_fence, s_since, s_until, s_ttl, s_attempt, s_step, s_covering, s_covered,
                     s_overtaken, s_ready, s_check, s_ended, s_payload, s_dirty, s_known)
@@ -676,7 +709,7 @@ BEGIN
     IF has_changes THEN
       UPDATE lease.lease l
          SET state = states[u.cond + 1], holder = u.holder, claim_id = u.claim, fence = u.fence, since = u.since,
-             lease_until = CASE WHEN u.cond IN (in_held, in_covering) THEN u.until END, ttl_ms = u.ttl, attempt = u.attempt, step = u.step,
+             lease_until = CASE WHEN u.cond IN (in_held, in_covering, in_unfenced) THEN u.until END, ttl_ms = u.ttl, attempt = u.attempt, step = u.step,
              covering = u.covering, covered = u.covered, overtaken = u.overtaken, ready_at = CASE WHEN u.cond = in_ready THEN u.ready END,
              check_at = u.check_at, ended_at = u.ended, payload = u.payload::json
         FROM unnest(s_kind, s_lease, s_cond, s_holder, s_claim, s_fence, s_since, s_until, s_ttl, s_attempt, s_step, s_covering, s_covered,

@@ -22,6 +22,7 @@ CREATE OR REPLACE VIEW lease.leases AS
          CASE WHEN l.state <> 'held' THEN l.state
               WHEN l.lease_until IS NULL THEN 'unfenced'
               WHEN l.lease_until <= clock_timestamp() THEN 'lapsed'
+              WHEN l.claim_id IS NULL THEN 'unfenced'
               WHEN l.covering IS NOT NULL THEN 'covering'
               ELSE 'held' END AS condition,
          l.holder, l.claim_id, l.fence, l.since, l.lease_until,
@@ -37,8 +38,30 @@ CREATE OR REPLACE VIEW lease.resources AS
 CREATE OR REPLACE VIEW lease.timeline AS
   SELECT number, at, event, kind, subject, command, source, message_id, traceparent, origin_topic, origin_partition, origin_offset,
          holder, claim_id, fence, since, lease_until, min_fence, state, attempt, step, amount, refresh, reason, field, blocker, original,
-         changes_lease, is_grant, previous_number, basis
+         changes_lease, is_grant, previous_number, basis,
+         CASE WHEN command = 'resolve' OR event = 'imported' THEN payload::jsonb END AS operator
     FROM lease.journal;
+
+-- What people must look at, with what is known of it. unfenced: in progress under no grant, without an expiry; nothing happens to it by
+-- itself. extended: likewise, until lease_until. lapsed: a run whose holder fell silent; nobody has gone on with it.
+-- renewed_at: by a command of its own; a renewal of many at once leaves no row. last_*: the newest row that the journal still has.
+CREATE OR REPLACE VIEW lease.cases AS
+  SELECT l.kind, l.lease,
+         CASE WHEN l.condition <> 'unfenced' THEN 'lapsed' WHEN l.lease_until IS NULL THEN 'unfenced' ELSE 'extended' END AS what,
+         l.holder, l.since AS claimed_at, l.fence, l.claim_id, l.lease_until, l.remaining_ms, l.attempt, l.step,
+         (SELECT j.at FROM lease.journal j
+           WHERE j.subject = l.lease AND j.kind = l.kind AND j.event = 'renewed' ORDER BY j.number DESC LIMIT 1) AS renewed_at,
+         j.number AS last_number, j.at AS last_at, j.event AS last_event, j.command AS last_command, j.reason AS last_reason,
+         CASE WHEN j.command = 'resolve' OR j.event = 'imported' THEN j.payload::jsonb END AS last_operator,
+         j.source AS last_source, j.message_id AS last_message_id,
+         j.origin_topic AS last_topic, j.origin_partition AS last_partition, j.origin_offset AS last_offset,
+         j.number <= coalesce((SELECT p.published FROM lease.relay_progress p ORDER BY p.no DESC LIMIT 1), 0) AS is_published,
+         (SELECT x.payload ->> 'path' FROM lease.lease x WHERE x.kind = l.kind AND x.lease = l.lease) AS path
+    FROM lease.leases l
+    JOIN lease.kind k ON k.kind = l.kind
+    LEFT JOIN LATERAL (SELECT * FROM lease.journal j WHERE j.subject = l.lease AND j.kind = l.kind ORDER BY j.number DESC LIMIT 1) j ON true
+   WHERE l.condition = 'unfenced'
+      OR k.mode = 'run' AND (l.condition = 'lapsed' OR l.state = 'free' AND l.claim_id IS NOT NULL);
 
 CREATE OR REPLACE VIEW lease.dead_letters AS
   SELECT number, at, reason, field AS detail, origin_topic, origin_partition, origin_offset,
@@ -87,6 +110,6 @@ CREATE OR REPLACE VIEW lease.guard_exceptions AS
     FROM lease.guard_exception;
 COMMENT ON VIEW lease.guard_exceptions IS 'Who may, or might, edit guarded rows under live leases.';
 
-GRANT SELECT ON lease.kinds, lease.outcomes, lease.transitions, lease.steps, lease.leases, lease.resources, lease.timeline, lease.dead_letters,
+GRANT SELECT ON lease.kinds, lease.outcomes, lease.transitions, lease.steps, lease.leases, lease.resources, lease.timeline, lease.cases, lease.dead_letters,
   lease.demands, lease.line, lease.parked_edits, lease.guard_exceptions, lease.partitions, lease.relay_status, lease.settings, lease.server_identity TO lease_coordinator, lease_reader;
 RESET ROLE;

@@ -107,7 +107,7 @@ def without_null_expiry(storm):
     database = storm.place.database
     database.query("UPDATE lease.lease SET check_at = now() WHERE lease_until IS NULL AND state = 'held'")
     assert database.value("SELECT turned FROM lease.reap(1000)") == 0
-    replace_in(database, "lease.condition_no", "WHEN p_lease_until IS NULL THEN 5 ", "")
+    replace_in(database, "lease.condition_no", "WHEN p_lease_until IS NULL THEN 5 WHEN p_claim_id IS NULL THEN 5 ", "")
     replace_in(database, "lease.apply", "array_agg(l.lease_until)",
                "array_agg(CASE WHEN l.state = 'held' THEN coalesce(l.lease_until, '2000-01-01') ELSE l.lease_until END)")
 

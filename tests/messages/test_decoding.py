@@ -43,10 +43,13 @@ def _same_as(command, data, decoded):
     assert decoded["command"] == command
     assert decoded["subject"] == examples.SUBJECT
     places = {"count": "amount", "credit_total": "amount", "delay_ms": "amount", "step": "word", "reason": "word",
-              "result": "payload", "more": "flag", "retry": "flag", "editor": "holder", "follows": "word", "edit": "word", "park_ms": "wait_ms"}
+              "result": "payload", "more": "flag", "retry": "flag", "editor": "holder", "follows": "word", "edit": "word", "park_ms": "wait_ms", "verdict": "word"}
     if command == "edit":      # what was seen and what is wanted stand together in the payload
         both = {name: data[name] for name in ("old", "new") if name in data}
         data = {**{name: value for name, value in data.items() if name not in both}, "payload": both}
+    if command == "resolve":        # all of it is the payload
+        assert json.loads(decoded["payload"]) == data
+        data = {name: value for name, value in data.items() if name in ("verdict", "fence", "ttl_ms") and value is not None}
     _members_same(data, decoded, places)
 
 
@@ -88,13 +91,13 @@ def test_fault_in_the_envelope__is_refused_by_both(what, change, verdict, reason
 
 # No reals without a fraction (the schema takes them for integers), no holder of a claim or of many items (compared with the subject).
 VALUES = [None, True, False, 0, 1, -1, 7, 2 ** 53 - 1, 2 ** 53, 2 ** 63, 2 ** 70, 1.5, -0.5, "", "a", "A-1", "..", "a/b", "a/../b",
-          "a//b", "a/", "/a", "\u00e9", "a\n", "a b", "x" * 64, "x" * 65, "x" * 200, "x" * 201, "posted", "12", [], [[]], {},
+          "a//b", "a/", "/a", "\u00e9", "a\n", "a b", "x" * 64, "x" * 65, "x" * 200, "x" * 201, "posted", "done", "extend", "12", [], [[]], {},
           {"a": 1.25}, ["a/1"], ["a/1", "a/2"], ["a/1", "a/1"], ["a"], [1], [None], [{}], ["a/1", "*"], examples.CLAIM_ID,
           [examples.item()], [examples.item("a"), examples.item("b")], [examples.item("a"), examples.item("a")],
           [examples.item(reason="r")], [examples.item(), {}], [examples.item(fence=0)], [examples.item(result={})],
           examples.TOKEN, examples.TOKEN[1:], 86400000, 86400001, 2592000000, 2592000001]
 MEMBERS = ["holder", "fence", "claim_id", "token", "ttl_ms", "resources", "more", "tables", "payload", "result", "count", "step",
-           "reason", "retry", "delay_ms", "credit_total", "refresh", "wait_ms", "items", "Holder", "", "unknown"]
+           "reason", "retry", "delay_ms", "credit_total", "refresh", "wait_ms", "items", "actor", "verdict", "Holder", "", "unknown"]
 ROUNDS = 4000
 
 

@@ -46,6 +46,8 @@ ROWS = {
     "bounced": {**ASKED, "command": "edit", "holder": "ann", "reason": "row_changed"},
     "cancelled": {**ASKED, "command": "cancel", "holder": "ann"},
     "dead": {**HELD, **CHANGE, "state": "dead", "lease_until_us": AT - 1, "min_fence": 4294967298, "attempt": 5},
+    "imported": {**CHANGE, "holder": "host-3", "fence": 4294967297, "since_us": AT, "state": "held", "min_fence": 4294967297, "attempt": 3,
+                 "payload": json.dumps({"actor": "ann", "reason": "cut-over", "table": "old.cleanup"})},
 }
 SCHEMA_OF = {"result": "result.json", "grant": "grant.json", "state": "state.json"}
 
@@ -69,13 +71,22 @@ def test_records_of_each_event__fit_their_schemas(event, schemas, probe):
         assert schemas.undescribed(SCHEMA_OF[name], value) == []
 
 
+@pytest.mark.parametrize("outcome", ["finished", "released", "renewed", "stale", "held"])
+def test_an_operators_word__is_in_every_answer_to_it(outcome, schemas, probe):
+    said = {"actor": "ann", "reason": "the file is gone", "verdict": "done", "fence": None}
+    row = {**ROWS[outcome], "command": "resolve", "payload": json.dumps(said)}
+    value = _value(_encode(probe, outcome, row)["result"])
+    assert value["operator"] == said and "result" not in value
+    assert schemas.error("result.json", value) is None and schemas.undescribed("result.json", value) == []
+
+
 def test_result_of_a_finish__is_in_its_answer__and_a_grants_payload_is_not(probe):
     assert _value(_encode(probe, "finished", ROWS["finished"])["result"])["result"] == {"rows": 1000}
     assert "result" not in _value(_encode(probe, "granted", ROWS["granted"])["result"])
 
 
 def test_rows__one_for_each_outcome(probe):
-    assert list(ROWS) == probe.run("names")[0]["outcomes"] + ["dead"]
+    assert list(ROWS) == probe.run("names")[0]["outcomes"] + ["dead", "imported"]
 
 
 def test_mark__fits_its_schema(schemas, probe):

@@ -58,7 +58,7 @@ def test_schemas__have_the_codes_names_and_limits(probe):
     limits = names["limits"]
     common = DOCUMENTS["common.json"]["definitions"]
     result = DOCUMENTS["result.json"]["properties"]
-    assert result["outcome"]["enum"] == names["outcomes"] + ["dead"]  # `dead` is an event, never an answer
+    assert result["outcome"]["enum"] == names["outcomes"] + ["dead", "imported"]  # events, never answers
     assert result["original"]["properties"]["outcome"]["enum"] == result["outcome"]["enum"]
     assert common["state"]["enum"] == names["states"]
     assert common["id"]["maxLength"] == limits["id"]

@@ -130,15 +130,16 @@ static bool compare_event(struct run *run, const struct database_event *row, con
     if (!(is_same))                                                                                                        \
         return differ(run, command, "journal %lld, %s of %s %s: %s: the model says %lld, the database %lld", (long long)row->number, \
                       name, row->kind, row->subject, what, (long long)(model_value), (long long)(database_value))
-    if (event->event == OUTCOME_LAPSED && !event->is_answer) SAME("fence floor", row->min_fence == fence + 1, fence + 1, row->min_fence);
-    if (event->event == EVENT_DEAD) SAME("fence floor", row->min_fence == fence + 1, fence + 1, row->min_fence);
+    bool has_fence = event->fence > 0; /* work from before fencing has none */
+    if (event->event == OUTCOME_LAPSED && !event->is_answer && has_fence) SAME("fence floor", row->min_fence == fence + 1, fence + 1, row->min_fence);
+    if (event->event == EVENT_DEAD && has_fence) SAME("fence floor", row->min_fence == fence + 1, fence + 1, row->min_fence);
     if (event->event < OUTCOME_WAITING && event->is_answer) return true;
     SAME("attempt", row->attempt == event->attempt, event->attempt, row->attempt);
     if (strcmp(row->state, state) != 0)
         return differ(run, command, "journal %lld, %s of %s %s: state: the model says %s, the database %s", (long long)row->number, name,
                       row->kind, row->subject, state, row->state);
     if (event->event == OUTCOME_GRANTED || event->event == OUTCOME_RENEWED) {
-        SAME("fence", row->fence == fence, fence, row->fence);
+        SAME("fence", row->fence == fence || !has_fence, fence, row->fence);
         SAME("expiry", row->until == event->until, event->until, row->until);
     }
     if (event->event == OUTCOME_GRANTED && !event->is_answer) {
@@ -267,14 +268,14 @@ static bool compare_lease(struct run *run, const struct database_lease *row) {
     return differ(run, -1, "lease %s %s: %s: the model says " format ", the database " format, row->kind, row->lease, what, \
                   model_value, database_value)
     bool lapsed_unseen = strcmp(row->state, "held") == 0 && row->until != MODEL_NONE && row->until <= run->at;
-    if (lapsed_unseen && (!lease->has_lapsed || !lease->has_grant)) DIFFER("state", "%s", model_state_names[lease->state], "lapsed");
+    if (lapsed_unseen && !lease->has_lapsed) DIFFER("state", "%s", model_state_names[lease->state], "lapsed");
     if (lapsed_unseen != (queue_of(run, kind_index, number)->first != NULL))
         return differ(run, -1, "lease %s %s: lapsed, but %s", row->kind, row->lease, lapsed_unseen ? "that was journaled already" : "the journal lacks it");
     if (!lapsed_unseen && strcmp(row->state, model_state_names[lease->state]) != 0) DIFFER("state", "%s", model_state_names[lease->state], row->state);
     if (!lapsed_unseen && strcmp(row->condition, condition_of(lease)) != 0) DIFFER("condition", "%s", condition_of(lease), row->condition);
     if (row->attempt != lease->attempt) DIFFER("attempt", "%lld", (long long)lease->attempt, (long long)row->attempt);
     if (strcmp(row->step, name_step(lease->step)) != 0) DIFFER("step", "'%s'", name_step(lease->step), row->step);
-    if (lease->state == STATE_HELD && !lease->is_unfenced && row->until != lease->until)
+    if (lease->state == STATE_HELD && (!lease->is_unfenced || lease->is_extended) && row->until != lease->until)
         DIFFER("expiry", "%lld", (long long)lease->until, (long long)row->until);
     if (lease->state == STATE_READY && !lapsed_unseen && row->ready_at != lease->ready_at)
         DIFFER("ready at", "%lld", (long long)lease->ready_at, (long long)row->ready_at);
@@ -493,6 +494,7 @@ static void print_message(const struct setting *setting, const struct model_mess
     if (m->refresh != MODEL_NONE) printf(" refresh=%lld", (long long)m->refresh);
     if (m->wait_ms != MODEL_NONE) printf(" wait_ms=%lld", (long long)m->wait_ms);
     if (m->command == COMMAND_ADVANCE) printf(" step=%d", m->step);
+    if (m->command == COMMAND_RESOLVE) printf(" verdict=%d", (int)m->verdict);
     if (m->command == COMMAND_START || m->command == COMMAND_FAIL) printf(" flag=%d", m->flag);
     for (int i = 0; i < m->resource_count; i++) printf(" r%d", m->resources[i]);
     for (int i = 0; i < m->table_count; i++) printf(" t%d", m->tables[i]);

@@ -241,6 +241,8 @@ static int64_t fence_of(const struct database *database, int64_t model_fence) {
     return fence ? fence : SCRIPT_FOREIGN_FENCE + model_fence; /* not granted yet: to the database a foreign one */
 }
 
+static const char *const verdicts[VERDICT_COUNT] = {"done", "not_done", "extend"};
+
 static bool is_from_holder(enum model_command command) { return command >= COMMAND_COVER && command <= COMMAND_RELEASE; }
 
 static void add_message(const struct database *database, struct text *p, const struct model_kind *kinds,
@@ -275,6 +277,7 @@ static void add_message(const struct database *database, struct text *p, const s
     add_number(&p[P_REFRESH], message->refresh);
     add_number(&p[P_WAIT_MS], message->wait_ms);
     if (message->command == COMMAND_ADVANCE) add(&p[P_WORD], message->step < 1 ? "nonsense" : name_step(message->step));
+    else if (message->command == COMMAND_RESOLVE) add(&p[P_WORD], verdicts[message->verdict]);
     else add(&p[P_WORD], message->command == COMMAND_FAIL ? "broken" : NULL);
     if (message->command == COMMAND_START || message->command == COMMAND_FAIL) add_boolean(&p[P_FLAG], message->flag);
     else add(&p[P_FLAG], NULL);
@@ -286,7 +289,8 @@ static void add_message(const struct database *database, struct text *p, const s
     add_number(&p[P_RESOURCE_UPTO], *resources += message->resource_count);
     add_number(&p[P_TABLE_UPTO], *table_count += message->table_count);
     snprintf(name, sizeof name, "[%lld]", (long long)message->id);
-    add(&p[P_PAYLOAD], message->command == COMMAND_START || message->command == COMMAND_REQUEST ? name : NULL);
+    bool has_payload = message->command == COMMAND_START || message->command == COMMAND_REQUEST || message->command == COMMAND_RESOLVE;
+    add(&p[P_PAYLOAD], has_payload ? name : NULL);
     add(&p[P_VERDICT], message->malformed ? "malformed" : NULL);
     add(&p[P_REASON], message->malformed ? "wrong_type" : NULL);
     add(&p[P_FIELD], message->malformed ? "holder" : NULL);

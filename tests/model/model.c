@@ -10,7 +10,7 @@ const char *const model_outcome_names[OUTCOME_COUNT] = {
     "waiting", "parked", "empty", "granted", "covered", "renewed", "advanced", "finished", "failed", "released",
     "requested", "answered", "dead"};
 const char *const model_command_names[COMMAND_COUNT] = {
-    "start", "cover", "begin", "renew", "advance", "finish", "fail", "release", "request", "claim"};
+    "start", "cover", "begin", "renew", "advance", "finish", "fail", "release", "request", "claim", "resolve"};
 const char *const model_state_names[STATE_COUNT] = {"absent", "free", "ready", "held", "finished", "failed", "dead"};
 
 struct model {
@@ -136,7 +136,8 @@ static int64_t backoff_us(const struct model_kind *kind, int attempt) {
 static void turn_over_if_lapsed(struct model *model, int kind_number, int number) {
     const struct model_kind *kind = &model->kinds[kind_number];
     struct model_lease *lease = lease_of(model, kind_number, number);
-    if (lease->state != STATE_HELD || lease->is_unfenced || lease->until > model->at) return;
+    if (lease->state != STATE_HELD || (lease->is_unfenced && !lease->is_extended) || lease->until > model->at) return;
+    lease->is_unfenced = lease->is_extended = false;
     lease->has_lapsed = true;
     lease->is_unseen = true;
     if (kind->mode == MODE_RUN) {
@@ -350,6 +351,40 @@ static enum model_outcome advance(const struct model_kind *kind, struct model_le
     return OUTCOME_ADVANCED;
 }
 
+/* What an operator says about work that nobody holds under a grant. */
+static enum model_outcome resolve(struct model *model, const struct model_message *message, struct model_answer *answer) {
+    struct model_lease *lease = lease_of(model, message->kind, message->subject);
+    int64_t fence = lease->last_grant > 0 ? lease->last_grant : MODEL_NONE;
+    bool was_given_out = lease->is_unfenced || lease->has_grant;
+    if (lease->state == STATE_ABSENT) return OUTCOME_UNKNOWN;
+    if (is_final(lease)) return OUTCOME_FINAL;
+    if (message->fence != fence) return OUTCOME_STALE;
+    if (lease->state == STATE_HELD && !lease->is_unfenced) {
+        answer->blocker_kind = message->kind;
+        answer->blocker_lease = message->subject;
+        return OUTCOME_HELD;
+    }
+    if (message->verdict == VERDICT_EXTEND) {
+        int64_t until = model->at + message->ttl_ms * 1000;
+        if (!lease->is_unfenced) return OUTCOME_OUT_OF_STEP;
+        if (!lease->is_extended || until > lease->until) lease->until = until;
+        lease->is_extended = true;
+        if (lease->attempt == 0) lease->attempt = 1;
+        answer->until = lease->until;
+        return OUTCOME_RENEWED;
+    }
+    lease->is_unfenced = lease->is_extended = false;
+    if (message->verdict == VERDICT_DONE) {
+        finish(lease);
+        return OUTCOME_FINISHED;
+    }
+    lease->state = model->kinds[message->kind].mode == MODE_RUN ? STATE_FREE : STATE_READY;
+    lease->ready_at = model->at;
+    if (was_given_out && lease->attempt > 0) lease->attempt--;
+    forget_grant(lease);
+    return OUTCOME_RELEASED;
+}
+
 /* What somebody says who says that he holds the lease. */
 static enum model_outcome from_holder(struct model *model, const struct model_message *message, struct model_answer *answer) {
     const struct model_kind *kind = &model->kinds[message->kind];
@@ -375,7 +410,7 @@ static enum model_outcome from_holder(struct model *model, const struct model_me
         return OUTCOME_FINISHED;
     case COMMAND_FAIL: fail(model, kind, lease, message); return OUTCOME_FAILED;
     case COMMAND_RELEASE: release(model, kind, lease); return OUTCOME_RELEASED;
-    case COMMAND_START: case COMMAND_REQUEST: case COMMAND_CLAIM: case COMMAND_COUNT: break;
+    case COMMAND_START: case COMMAND_REQUEST: case COMMAND_CLAIM: case COMMAND_RESOLVE: case COMMAND_COUNT: break;
     }
     abort();
 }
@@ -492,6 +527,7 @@ static enum model_outcome decide(struct model *model, const struct model_message
     switch (message->command) {
     case COMMAND_START: return start(model, message, answer);
     case COMMAND_REQUEST: return request(model, message, answer);
+    case COMMAND_RESOLVE: return resolve(model, message, answer);
     case COMMAND_CLAIM: claim(model, message); return OUTCOME_WAITING; /* until answer_claim */
     default: return from_holder(model, message, answer);
     }

@@ -32,8 +32,11 @@ enum model_mode { MODE_RUN, MODE_POOL };
 
 enum model_command {
     COMMAND_START, COMMAND_COVER, COMMAND_BEGIN, COMMAND_RENEW, COMMAND_ADVANCE, COMMAND_FINISH,
-    COMMAND_FAIL, COMMAND_RELEASE, COMMAND_REQUEST, COMMAND_CLAIM, COMMAND_COUNT
+    COMMAND_FAIL, COMMAND_RELEASE, COMMAND_REQUEST, COMMAND_CLAIM, COMMAND_RESOLVE, COMMAND_COUNT
 };
+
+/* What an operator says became of it. */
+enum model_verdict { VERDICT_DONE, VERDICT_NOT_DONE, VERDICT_EXTEND, VERDICT_COUNT };
 
 /* In order of precedence: the first that applies is the answer. */
 enum model_outcome {
@@ -82,6 +85,7 @@ struct model_message {
     bool token_fits;
     int64_t ttl_ms, amount, refresh, wait_ms;
     int step;
+    enum model_verdict verdict; /* resolve; its fence is the one that the operator saw, or MODEL_NONE */
     bool flag; /* start: more will follow; fail: retry */
     int resource_count;
     const int *resources;
@@ -122,7 +126,8 @@ struct model_lease {
     int64_t since;
     int64_t until;
     int64_t ttl_ms; /* of the grant: what a renewal without one asks for */
-    bool is_unfenced;  /* held since before fencing: no expiry, nobody's */
+    bool is_unfenced;  /* held since before fencing: nobody's */
+    bool is_extended;  /* …and an operator gave it an expiry */
     bool has_lapsed;   /* the last grant lapsed */
     bool is_unseen;    /* …and the database has not met that yet */
     bool is_overtaken; /* …and one of its resources was taken by another since */

@@ -157,10 +157,10 @@ static enum model_command any_command(struct generator *g, enum model_mode mode)
     static const enum model_command run[] = {
         COMMAND_START, COMMAND_START, COMMAND_START, COMMAND_START, COMMAND_COVER, COMMAND_COVER, COMMAND_BEGIN,
         COMMAND_BEGIN, COMMAND_RENEW, COMMAND_RENEW, COMMAND_RENEW, COMMAND_ADVANCE, COMMAND_ADVANCE, COMMAND_FINISH, COMMAND_FAIL,
-        COMMAND_RELEASE};
+        COMMAND_RELEASE, COMMAND_RESOLVE};
     static const enum model_command pool[] = {
         COMMAND_REQUEST, COMMAND_REQUEST, COMMAND_REQUEST, COMMAND_REQUEST, COMMAND_CLAIM, COMMAND_CLAIM, COMMAND_CLAIM,
-        COMMAND_RENEW, COMMAND_RENEW, COMMAND_FINISH, COMMAND_FINISH, COMMAND_FAIL, COMMAND_FAIL, COMMAND_RELEASE};
+        COMMAND_RENEW, COMMAND_RENEW, COMMAND_FINISH, COMMAND_FINISH, COMMAND_FAIL, COMMAND_FAIL, COMMAND_RELEASE, COMMAND_RESOLVE};
     if (chance(g, 1)) return (enum model_command)below(g, COMMAND_COUNT);
     if (mode == MODE_RUN) return run[below(g, (int)(sizeof run / sizeof *run))];
     return pool[below(g, (int)(sizeof pool / sizeof *pool))];
@@ -178,6 +178,15 @@ static void fill_claim(struct generator *g, const struct model *model, struct mo
     if (message->refresh < 0) message->refresh = 0;
     message->wait_ms = chance(g, 30) ? MODEL_NONE : chance(g, 15) ? 0 : any_size(g, 40000);
     message->ttl_ms = any_ttl_ms(g, &g->kinds[message->kind]);
+}
+
+/* Now and then about one from before fencing (compare.c puts them there), which no window stays at. */
+static void fill_resolve(struct generator *g, const struct model *model, struct command *command) {
+    struct model_message *message = &command->message;
+    message->subject = chance(g, 20) ? 7 * below(g, 3) : any_lease(g, message->kind);
+    message->verdict = chance(g, 40) ? VERDICT_EXTEND : (enum model_verdict)below(g, VERDICT_COUNT);
+    if (message->verdict == VERDICT_EXTEND) message->ttl_ms = any_size(g, g->kinds[message->kind].ttl_max_ms);
+    any_voice(g, model, command);
 }
 
 static void fill(struct generator *g, const struct model *model, struct command *command) {
@@ -198,6 +207,7 @@ static void fill(struct generator *g, const struct model *model, struct command 
         if (chance(g, 30)) message->amount = below(g, 4) * any_size(g, 5000);
         return;
     case COMMAND_CLAIM: fill_claim(g, model, message); return;
+    case COMMAND_RESOLVE: fill_resolve(g, model, command); return;
     default: break;
     }
     bool is_about_covering = message->command == COMMAND_COVER || message->command == COMMAND_BEGIN;
@@ -344,6 +354,11 @@ void script_resolve(const struct command *command, const struct model *model, st
     if (ret->command == COMMAND_START || ret->command == COMMAND_REQUEST || ret->command == COMMAND_CLAIM || ret->role == ROLE_HEAD) return;
     int64_t fence = model_grant_nth(model, ret->kind, ret->subject, command->grant_nth);
     bool is_foreign = fence == MODEL_NONE;
+    if (ret->command == COMMAND_RESOLVE) { /* no holder's: he says which fence he saw; one to come nobody has seen */
+        ret->fence = is_foreign ? MODEL_NONE : fence + command->fence_error;
+        if (ret->fence == 0 || command->fence_error > 0) ret->fence = SCRIPT_FOREIGN_FENCE;
+        return;
+    }
     ret->fence = (is_foreign ? SCRIPT_FOREIGN_FENCE : fence) + command->fence_error;
     if (ret->fence < 1) ret->fence = SCRIPT_FOREIGN_FENCE;
     ret->claim = is_foreign || command->wrong_claim ? (fence > 1 ? fence - 1 : 0) : fence;

@@ -65,6 +65,12 @@ def claim(worker, credit, refresh=1, wait_ms=None, ttl=None, kind="cleanup", **f
     return command(kind, "claim", worker, holder=worker, amount=credit, refresh=refresh, wait_ms=wait_ms, ttl_ms=ttl, **fields)
 
 
+def resolve(kind, subject, verdict, fence=None, ttl=None, actor="ann", reason="seen on the disk", **fields):
+    """An operator's word about a lease whose fence he saw (None: it had none)."""
+    said = {"actor": actor, "reason": reason, "verdict": verdict, "fence": fence, **({"ttl_ms": ttl} if ttl else {})}
+    return command(kind, "resolve", subject, word=verdict, fence=fence, ttl_ms=ttl, payload=json.dumps(said), **fields)
+
+
 def over(*said, **fields):
     """One command over many items of one holder: what it would say of each alone."""
     first = said[0]

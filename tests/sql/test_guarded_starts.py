@@ -4,7 +4,7 @@ objects to is the answer of that one start, and a finish tells what became of th
 import time
 
 import pytest
-from rules import command, start
+from rules import command, eventually, resolve, start
 
 RATES = """
   CREATE SCHEMA shop;
@@ -160,6 +160,14 @@ def test_S8_a_late_finish_says_what_was_edited_after_the_lapse(shop):
     assert [(change["resource"], change["old"], change["new"]) for change in basis["changes"]] == [
         ("contract/1", {"id": "1", "rate": "70"}, {"id": "1", "rate": "60"}), ("contract/2", {"id": "2", "rate": "70"}, {"id": "2", "rate": "65"})]
     assert all(change["by"] and change["at"].endswith("Z") for change in basis["changes"])
+
+
+def test_an_operator_who_says_that_a_silent_run_was_done_is_told_what_became_of_its_rows(shop):
+    grant = shop.grant_of(start("s1", resources=contracts(1), ttl=1))
+    eventually(lambda: shop.reap()[0] == 1, 10, "a lapse")
+    edit(shop, 1, 60)
+    answer = shop.decide(resolve("settlement", "s1", "done", fence=grant.fence))
+    assert answer.outcome == "finished" and result_of(shop, answer)["basis"]["edits"] == 1
 
 
 def test_edits_told_are_bounded_and_all_are_counted(shop):

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from rules import Grant, claim, command, moment, over, request, start
+from rules import Grant, claim, command, moment, over, request, resolve, start
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "transitions.txt")
 FOREIGN = Grant("settlement", "s1", "h1", 2 ** 40, "11111111-2222-4333-8444-555555555555")
@@ -122,6 +122,9 @@ class Scene:
             return request(self.lease)
         if word == "fail":
             return grant.fails(**wrong)
+        if word == "resolve":
+            seen = self.lane.lease(self.kind, self.lease)
+            return resolve(self.kind, self.lease, "done", wrong.get("fence", seen and seen["fence"]))
         extra = {"cover": {"resources": ["album/1"]}, "begin": {"amount": 0}, "advance": {"word": "calculated"}}.get(word, {})
         return grant.says(word, **extra, **wrong)
 
@@ -140,6 +143,9 @@ BY_HOLDER = ("cover", "begin", "renew", "advance", "finish", "fail", "release")
 
 
 def voices(scene, word, fits):
+    if word == "resolve" and not fits:
+        return [(name, scene.voice(word, fence=fence)) for name, fence in (("fence", 2 ** 41), ("lower fence", 1), ("no fence", None))
+                if scene.grant is None or fence != scene.grant.fence if (scene.grant, fence) != (None, None)]
     if fits or word not in BY_HOLDER:
         return [("", scene.voice(word))]
     if scene.grant is None or scene.reach.__name__ in ("run_free", "pool_ready") and scene.at == LIVE:
@@ -176,7 +182,7 @@ def test_every_row_of_the_table_is_what_apply_answers(database, new_lane, is_rea
 def test_a_command_that_the_table_does_not_know_is_malformed(lane):
     known = {(mode, word) for mode, _, word, *_ in ROWS} | {("pool", "claim")}
     for mode, kind in (("run", "settlement"), ("pool", "cleanup")):
-        for word in BY_HOLDER + ("start", "request", "claim"):
+        for word in BY_HOLDER + ("start", "request", "claim", "resolve"):
             if (mode, word) not in known:
                 assert lane.decide(command(kind, word, "x", holder="h1", amount=1, refresh=1), at=0).outcome == "malformed"
                 row = lane.journal()[-1]

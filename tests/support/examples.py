@@ -8,6 +8,7 @@ SUBJECT = "settlement/2026-06"
 CLAIM_ID = "0198c0de-0000-7000-8000-000000000001"
 TOKEN = "0123456789abcdef" * 4
 GRANT = {"holder": "run-1@host-7", "fence": 4294967297, "claim_id": CLAIM_ID, "token": TOKEN}
+WORD = {"actor": "ann@example.org", "reason": "the disk's log shows that it is gone"}
 REMOVE = object()
 
 
@@ -50,6 +51,11 @@ GOOD = {
         many(item("a", reason="disk full"), item("b", reason="\u00fc" * 500, retry=False, delay_ms=0)),
     ],
     "release": [GRANT, many(item("a"), item("b"))],
+    "resolve": [
+        {**WORD, "verdict": "done", "fence": None},
+        {**WORD, "verdict": "not_done", "fence": 9007199254740991},
+        {**WORD, "verdict": "extend", "fence": 1, "ttl_ms": 86400000},
+    ],
     "edit": [
         {"editor": "ann", "old": {"rate": "70"}, "new": {"rate": "60"}},
         {"editor": "ann", "follows": "m-1", "new": {"rate": None, "is_paid": True, "weeks": 3}, "park_ms": 2592000000},
@@ -136,6 +142,18 @@ FAULTS = [
     ("reason of 501", "fail", {"reason": "\u00fc" * 501}, "too_long", "reason", True),
     ("reason with a control", "fail", {"reason": "a\x1b[2J"}, "not_allowed_characters", "reason", True),
     ("reason with a C1 control", "fail", {"reason": "a\x9b2J"}, "not_allowed_characters", "reason", True),
+    ("nobody resolves", "resolve", {"actor": REMOVE}, "missing", "actor", True),
+    ("an actor with a space", "resolve", {"actor": "Ann B"}, "not_allowed_characters", "actor", True),
+    ("resolved for no reason", "resolve", {"reason": REMOVE}, "missing", "reason", True),
+    ("resolved for an empty reason", "resolve", {"reason": ""}, "empty", "reason", True),
+    ("resolved unseen", "resolve", {"fence": REMOVE}, "missing", "fence", True),
+    ("resolved with fence 0", "resolve", {"fence": 0}, "out_of_range", "fence", True),
+    ("no verdict", "resolve", {"verdict": REMOVE}, "missing", "verdict", True),
+    ("another verdict", "resolve", {"verdict": "maybe"}, "out_of_range", "verdict", True),
+    ("a verdict that is no text", "resolve", {"verdict": True}, "wrong_type", "verdict", True),
+    ("extended for ever", "resolve", {"verdict": "extend"}, "missing", "ttl_ms", True),
+    ("done for a while", "resolve", {"ttl_ms": 1000}, "unknown_member", "ttl_ms", True),
+    ("resolved by a holder", "resolve", {"token": TOKEN}, "unknown_member", "token", True),
     ("retry a number", "fail", {"retry": 0}, "wrong_type", "retry", True),
     ("unknown member", "renew", {"ttl": 30000}, "unknown_member", "ttl", True),
     ("a member of another command", "renew", {"step": "posted"}, "unknown_member", "step", True),

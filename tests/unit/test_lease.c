@@ -68,6 +68,7 @@ static void lease_commands__have_their_modes(void **state) {
         {LEASE_COMMAND_CLAIM, false, true, false},  {LEASE_COMMAND_RENEW, true, true, false},
         {LEASE_COMMAND_ADVANCE, true, false, false}, {LEASE_COMMAND_FINISH, true, true, false},
         {LEASE_COMMAND_FAIL, true, true, false},     {LEASE_COMMAND_RELEASE, true, true, false},
+        {LEASE_COMMAND_RESOLVE, true, true, false},
         {LEASE_COMMAND_EDIT, false, false, true}, {LEASE_COMMAND_CANCEL, false, false, true},
     };
     assert_int_equal(LENGTH(rows), LEASE_COMMAND_COUNT);
