@@ -45,7 +45,7 @@ BEGIN
     RETURN false;
   END IF;
   SELECT * INTO g FROM lease.guard_of(p_relation);
-  v_id := lease.row_id(p_row, g.key_columns);
+  v_id := lease.id_in(lease.row_text(p_row, g.key_columns), g.key_columns);
   RETURN g.is_registered AND EXISTS (SELECT FROM lease.guard_exception x
     WHERE x.login = session_user AND x.valid_until > clock_timestamp() AND x.ended_at IS NULL AND x.type = g.type AND (x.ids IS NULL OR v_id = ANY (x.ids)));
 END

@@ -42,7 +42,7 @@ LANGUAGE sql STABLE AS $$
      AND pg_has_role(session_user, 'lease_holder', 'MEMBER')
 $$;
 
--- Columns of a row as text, and its id: the text of its key, joined by colons; the same in every session.
+-- Columns of a row as text, the same in every session. An id is the text of the key, joined by colons.
 CREATE OR REPLACE FUNCTION lease.row_text(p_row record, p_columns text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET intervalstyle = 'postgres'
 SET extra_float_digits = 1 SET bytea_output = 'hex' AS $$
@@ -57,30 +57,42 @@ BEGIN
 END
 $$;
 
--- A guarded table by the relation that a trigger fired on (itself or one of its partitions), with its columns by the names that they
--- have now: somebody may have renamed them, and an edit must not fail for that. The type is the table's name where it is not registered.
+-- A guarded table by the relation that a trigger fired on (itself or one of its partitions). columns: key and guarded columns by the names that
+-- they have now, for somebody may have renamed them; the trigger lease_guard_columns, which never fires, has followed. All columns if it is gone.
+-- The type is the table's name where it is not registered.
 CREATE OR REPLACE FUNCTION lease.guard_of(p_relation oid, OUT type text, OUT label text, OUT is_registered boolean, OUT key_columns text[], OUT columns text[])
-LANGUAGE sql STABLE AS $$
-  SELECT coalesce(g.type, t.relname), coalesce(g.label, t.relname), g.type IS NOT NULL, k.columns,
-         ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relation AND a.attname = ANY (k.columns || g.columns) ORDER BY a.attnum)
-    FROM (SELECT coalesce(pg_partition_root(p_relation), p_relation) AS relation) AS r
-    JOIN pg_catalog.pg_class t ON t.oid = r.relation
-    LEFT JOIN lease.guarded g ON g.relation = r.relation
-    CROSS JOIN LATERAL (SELECT coalesce(array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.attnum)), '{}') AS columns
-                          FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
-                         WHERE i.indrelid = p_relation AND i.indisprimary) AS k
-$$;
-
-CREATE OR REPLACE FUNCTION lease.row_id(p_row record, p_key_columns text[]) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-  v_key jsonb;
+  v_numbers int2[];
 BEGIN
-  IF p_key_columns = '{}' THEN
-    RETURN '?';   -- the primary key has been dropped
-  END IF;
-  v_key := lease.row_text(p_row, p_key_columns);
-  RETURN (SELECT string_agg(v_key ->> k.name, ':' ORDER BY k.n) FROM unnest(p_key_columns) WITH ORDINALITY AS k (name, n));
+  SELECT coalesce(g.type, t.relname), coalesce(g.label, t.relname), g.type IS NOT NULL INTO type, label, is_registered
+    FROM pg_catalog.pg_class t LEFT JOIN lease.guarded g ON g.relation = t.oid WHERE t.oid = coalesce(pg_partition_root(p_relation), p_relation);
+  SELECT t.tgattr INTO v_numbers FROM pg_catalog.pg_trigger t WHERE t.tgrelid = p_relation AND t.tgname = 'lease_guard_columns';
+  SELECT array_agg(a.attname ORDER BY a.attnum) INTO columns FROM pg_catalog.pg_attribute a
+   WHERE a.attrelid = p_relation AND a.attnum > 0 AND NOT a.attisdropped AND (a.attnum = ANY (v_numbers) OR v_numbers IS NULL) AND a.attname <> 'lease_fence';
+  SELECT i.indkey INTO v_numbers FROM pg_catalog.pg_index i WHERE i.indrelid = p_relation AND i.indisprimary;
+  SELECT array_agg(a.attname ORDER BY array_position(v_numbers, a.attnum)) INTO key_columns FROM pg_catalog.pg_attribute a
+   WHERE a.attrelid = p_relation AND a.attnum = ANY (v_numbers);
+END
+$$;
+
+-- The id of a row from the text of its columns. '?': the primary key has been dropped.
+CREATE OR REPLACE FUNCTION lease.id_in(p_text jsonb, p_key_columns text[]) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT coalesce(string_agg(p_text ->> k.name, ':' ORDER BY k.n), '?') FROM unnest(p_key_columns) WITH ORDINALITY AS k (name, n)
+$$;
+
+-- Whether a row's guarded columns or its key differ, byte by byte: that needs no operator of a stranger's type, and sees what an equality
+-- that ignores case would not.
+CREATE OR REPLACE FUNCTION lease.is_changed(p_relation oid, p_old record, p_new record) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_columns constant text[] := (lease.guard_of(p_relation)).columns;
+  is_changed boolean;
+BEGIN
+  EXECUTE format('SELECT record_image_ne(ROW(%s), ROW(%s))', (SELECT string_agg(format('($1).%I', c), ', ') FROM unnest(v_columns) c),
+                 (SELECT string_agg(format('($2).%I', c), ', ') FROM unnest(v_columns) c)) INTO is_changed USING p_old, p_new;
+  RETURN is_changed;
 END
 $$;
 
@@ -97,9 +109,9 @@ DECLARE
   v_id text;
 BEGIN
   SELECT * INTO g FROM lease.guard_of(p_relation);
+  v_id := lease.id_in(lease.row_text(p_row, g.columns), g.key_columns);
   SELECT c.relname, n.nspname INTO t FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation;
   SELECT x.kind, x.lease, x.holder, x.since, x.lease_until INTO l FROM lease.lease x WHERE x.fence = p_fence;
-  v_id := lease.row_id(p_row, g.key_columns);
   RAISE EXCEPTION USING ERRCODE = 'LE010', SCHEMA = t.nspname, TABLE = t.relname,
     MESSAGE = format('%s %s cannot be changed while %s %s is using it', g.label, v_id, l.kind, l.lease),
     DETAIL = format('Type %s, id %s; kind %s, run %s, holder %s; fence %s; since %s; ', g.type, v_id, l.kind, l.lease, l.holder, p_fence, coalesce(lease.utc(l.since), 'unknown'))
@@ -117,7 +129,7 @@ DECLARE
 BEGIN
   SELECT * INTO g FROM lease.guard_of(p_relation);
   RAISE EXCEPTION USING ERRCODE = 'LE013',
-    MESSAGE = format('lease_fence of %s %s is a stamp that only a lease sets', g.label, lease.row_id(p_row, g.key_columns)),
+    MESSAGE = format('lease_fence of %s %s is a stamp that only a lease sets', g.label, lease.id_in(lease.row_text(p_row, g.columns), g.key_columns)),
     HINT = 'Leave the column lease_fence out of the statement, or NULL in rows that you insert.';
 END
 $$;
@@ -127,19 +139,20 @@ $$;
 CREATE OR REPLACE FUNCTION lease.record_edit(p_relation oid, p_fence bigint, p_old record, p_new record, p_has_old boolean, p_has_new boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  g record;
+  g record; v_old jsonb; v_new jsonb;
 BEGIN
   SELECT * INTO g FROM lease.guard_of(p_relation);
   IF g.is_registered THEN
+    v_old := CASE WHEN p_has_old THEN lease.row_text(p_old, g.columns) END;
+    v_new := CASE WHEN p_has_new THEN lease.row_text(p_new, g.columns) END;
     INSERT INTO lease.admitted_edit (fence, type, id, at, by, old, new)
-    VALUES (p_fence, g.type, CASE WHEN p_has_old THEN lease.row_id(p_old, g.key_columns) ELSE lease.row_id(p_new, g.key_columns) END,
-            clock_timestamp(), session_user,
-            CASE WHEN p_has_old THEN lease.row_text(p_old, g.columns) END, CASE WHEN p_has_new THEN lease.row_text(p_new, g.columns) END);
+    VALUES (p_fence, g.type, lease.id_in(coalesce(v_old, v_new), g.key_columns), clock_timestamp(), session_user, v_old, v_new);
   END IF;
 END
 $$;
 
--- The guard of one row that carries a stamp, or is given one. The triggers' WHEN has sorted out every other row.
+-- The guard of one row that carries a stamp, or is given one. The triggers' WHEN has sorted out every other row. A row whose stamp is
+-- dead and whose lease has ended is let go first: that is what most stamped rows are, whatever is edited.
 --
 -- Outcomes: LE010 while a live lease covers the row, unless its holder presents himself or an operator made an exception; LE013 for a stamp that somebody writes by
 -- hand (a dead one may be taken off, and goes along when a row moves to another partition); otherwise the edit is admitted,
@@ -149,7 +162,7 @@ $$;
 CREATE OR REPLACE FUNCTION lease.guard_row() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  v_fence bigint; v_state text; v_until timestamptz; v_claim uuid; is_overtaken boolean;
+  v_fence bigint; v_state text; v_until timestamptz; v_claim uuid; is_overtaken boolean; is_unfinished boolean; is_restamped boolean;
 BEGIN
   IF TG_OP = 'INSERT' THEN
     v_fence := NEW.lease_fence;
@@ -157,12 +170,19 @@ BEGIN
     v_fence := OLD.lease_fence;
   END IF;
   SELECT l.state, l.lease_until, l.claim_id, l.overtaken INTO v_state, v_until, v_claim, is_overtaken FROM lease.lease l WHERE l.fence = v_fence;
+  is_unfinished := v_state = 'held' OR v_state IN ('free', 'ready') AND v_claim IS NOT NULL AND NOT is_overtaken;
+  IF TG_OP = 'UPDATE' THEN
+    is_restamped := NEW.lease_fence IS DISTINCT FROM v_fence;
+    IF NOT is_restamped AND (is_unfinished IS NOT TRUE OR NOT lease.is_changed(TG_RELID, OLD, NEW)) THEN
+      RETURN NULL;
+    END IF;
+  END IF;
   IF v_state = 'held' AND lease.stamp_is_live(v_fence, v_until) THEN
     IF TG_OP = 'INSERT' THEN
       PERFORM lease.refuse_stamp(TG_RELID, NEW);
-    ELSIF TG_NAME <> 'lease_guard_stamp' AND lease.is_presented(v_fence, v_claim) THEN
+    ELSIF is_restamped IS NOT TRUE AND lease.is_presented(v_fence, v_claim) THEN
       RETURN NULL;
-    ELSIF TG_NAME = 'lease_guard_stamp' OR NOT lease.is_excepted(TG_RELID, OLD) THEN
+    ELSIF is_restamped OR NOT lease.is_excepted(TG_RELID, OLD) THEN
       PERFORM lease.refuse_edit(TG_RELID, OLD, v_fence);
     END IF;
     -- An operator's exception: the run is told of it when it finishes.
@@ -170,13 +190,22 @@ BEGIN
     RETURN NULL;
   END IF;
   -- A fence that is still to be drawn would make this row covered by whoever draws it.
-  IF TG_OP = 'INSERT' AND v_fence > (SELECT last_value FROM lease.fence) OR TG_NAME = 'lease_guard_stamp' AND NEW.lease_fence IS NOT NULL THEN
+  IF TG_OP = 'INSERT' AND v_fence > (SELECT last_value FROM lease.fence) OR is_restamped AND NEW.lease_fence IS NOT NULL THEN
     PERFORM lease.refuse_stamp(TG_RELID, NEW);
   END IF;
-  IF v_state = 'held' OR v_state IN ('free', 'ready') AND v_claim IS NOT NULL AND NOT is_overtaken THEN
+  IF is_unfinished THEN
     PERFORM lease.record_edit(TG_RELID, v_fence, OLD, NEW, TG_OP <> 'INSERT', TG_OP <> 'DELETE');
   END IF;
   RETURN NULL;
+END
+$$;
+
+-- Whether an update is anybody's but lease_stamper's own: a trigger that his stamp fires has his rights, not his word. Called by a trigger's
+-- WHEN for each stamped row, as the editor: so no search_path is set (that costs as much as the update), and every name is qualified.
+CREATE OR REPLACE FUNCTION lease.is_by_hand() RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN NOT (CURRENT_USER OPERATOR(pg_catalog.=) 'lease_stamper'::pg_catalog.name AND pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0);
 END
 $$;
 
@@ -193,6 +222,14 @@ BEGIN
 END
 $$;
 
--- Whoever makes a partition of a guarded table puts these triggers on it, and needs this for it.
-GRANT EXECUTE ON FUNCTION lease.guard_row, lease.guard_truncate TO PUBLIC;
+-- Of lease_guard_columns, which is always disabled: it is there to have a list of columns.
+CREATE OR REPLACE FUNCTION lease.guard_columns() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN NULL;
+END
+$$;
+
+-- Whoever makes a partition of a guarded table puts these triggers on it, and whoever edits it evaluates their WHEN.
+GRANT EXECUTE ON FUNCTION lease.guard_row, lease.guard_truncate, lease.guard_columns, lease.is_by_hand TO PUBLIC;
 RESET ROLE;

@@ -3,7 +3,7 @@ SET LOCAL ROLE lease_owner;
 -- Putting the guard on a user's table, and taking it away.
 --
 -- These functions run with the caller's rights (he owns the table): no DDL on a stranger's table ever runs with ours. What a table gets:
--- the column lease_fence, five triggers on it and on each of its partitions, column privileges for lease_stamper, five functions
+-- the column lease_fence, triggers on it and on each of its partitions, column privileges for lease_stamper, five functions
 -- in the schema lease_stamp, and a row in lease.guarded.
 
 -- Every relation that holds rows of a guarded table or passes them on: itself and all of its partitions.
@@ -96,32 +96,34 @@ BEGIN
 END
 $$;
 
--- The five triggers, each in its place and ENABLE ALWAYS. AFTER, comparing values: a user's BEFORE trigger may change what ours would
--- have seen, and most rows are sorted out by WHEN without a call. The comparison is byte by byte (record_image_ne): it needs no operator
--- of a stranger's type, and sees what an equality that ignores case would not.
---   lease_guard_edit    a guarded column or the key changes on a row that carries a stamp
---   lease_guard_stamp   the stamp changes, but for lease_stamper doing it himself: a trigger that his stamp fires has his rights, not his word
+-- The triggers, each in its place. AFTER, comparing values: a user's BEFORE trigger may change what ours would have seen. Most rows are sorted
+-- out by WHEN, without a call; it is kept short, because the server reads its text anew for every statement (with the guarded columns in
+-- it, an UPDATE of one row cost twice as much). All are ENABLE ALWAYS but the last one.
+--   lease_guard_edit    an update of a row that carries a stamp, whatever it changes (also the stamp), but for lease_stamper's own
+--   lease_guard_stamp   a row without a stamp is given one by a statement that is not lease_stamper's own
 --   lease_guard_delete, lease_guard_insert   of a row with a stamp; also the two halves of a move to another partition
 --   lease_guard_truncate   on every partition, since a TRUNCATE of one fires no other's
+--   lease_guard_columns    never fires: the server keeps its list of columns, key and guarded ones, through renames and dumps
 CREATE OR REPLACE FUNCTION lease.make_guard_triggers(p_relation regclass, p_columns text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
 DECLARE
-  v_old text; v_new text; v_part regclass; v_trigger text;
+  v_part regclass; v_trigger text;
 BEGIN
-  SELECT string_agg(format('OLD.%I', c), ', '), string_agg(format('NEW.%I', c), ', ') INTO v_old, v_new
-    FROM (SELECT k.name AS c FROM lease.key_of(p_relation) k UNION SELECT unnest(p_columns) ORDER BY 1) q;
-  EXECUTE format('CREATE TRIGGER lease_guard_edit AFTER UPDATE ON %s FOR EACH ROW '
-    'WHEN (OLD.lease_fence IS NOT NULL AND record_image_ne(ROW(%s), ROW(%s))) EXECUTE FUNCTION lease.guard_row()', p_relation, v_old, v_new);
-  EXECUTE format('CREATE TRIGGER lease_guard_stamp AFTER UPDATE ON %s FOR EACH ROW WHEN (OLD.lease_fence IS DISTINCT FROM NEW.lease_fence '
+  EXECUTE format('CREATE TRIGGER lease_guard_edit AFTER UPDATE ON %s FOR EACH ROW WHEN (OLD.lease_fence IS NOT NULL AND lease.is_by_hand()) '
+    'EXECUTE FUNCTION lease.guard_row()', p_relation);
+  EXECUTE format('CREATE TRIGGER lease_guard_stamp AFTER UPDATE OF lease_fence ON %s FOR EACH ROW WHEN (OLD.lease_fence IS NULL AND NEW.lease_fence IS NOT NULL '
     'AND NOT (CURRENT_USER = ''lease_stamper'' AND pg_trigger_depth() = 0)) EXECUTE FUNCTION lease.guard_row()', p_relation);
   EXECUTE format('CREATE TRIGGER lease_guard_delete AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.lease_fence IS NOT NULL) EXECUTE FUNCTION lease.guard_row()', p_relation);
   EXECUTE format('CREATE TRIGGER lease_guard_insert AFTER INSERT ON %s FOR EACH ROW WHEN (NEW.lease_fence IS NOT NULL) EXECUTE FUNCTION lease.guard_row()', p_relation);
+  EXECUTE format('CREATE TRIGGER lease_guard_columns AFTER UPDATE OF %s ON %s FOR EACH ROW EXECUTE FUNCTION lease.guard_columns()',
+                 (SELECT string_agg(format('%I', c), ', ') FROM (SELECT k.name AS c FROM lease.key_of(p_relation) k UNION SELECT unnest(p_columns) ORDER BY 1) q), p_relation);
   FOR v_part IN SELECT lease.guard_tree(p_relation) LOOP
     EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_truncate ON %s', v_part);
     EXECUTE format('CREATE TRIGGER lease_guard_truncate BEFORE TRUNCATE ON %s EXECUTE FUNCTION lease.guard_truncate()', v_part);
     FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamp', 'delete', 'insert', 'truncate'] LOOP
       EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER lease_guard_%s', v_part, v_trigger);
     END LOOP;
+    EXECUTE format('ALTER TABLE ONLY %s DISABLE TRIGGER lease_guard_columns', v_part);
   END LOOP;
 END
 $$;
@@ -131,7 +133,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages =
 DECLARE
   v_part regclass; v_trigger text;
 BEGIN
-  FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamp', 'delete', 'insert'] LOOP
+  FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamp', 'delete', 'insert', 'columns'] LOOP
     EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_%s ON %s', v_trigger, p_relation);
   END LOOP;
   FOR v_part IN SELECT lease.guard_tree(p_relation) LOOP
@@ -345,14 +347,14 @@ BEGIN
   ELSIF c.relrowsecurity OR NOT EXISTS (SELECT FROM lease.key_of(g.relation)) THEN
     PERFORM lease.refuse_guard(format('%s has row security, or no primary key', g.relation), 'Put that right first, or unguard the table.');
   END IF;
-  -- What the trigger looks at has followed a renamed column; the names that were registered have not.
+  -- The trigger's list of columns has followed a renamed one; the names that were registered have not.
   v_columns := ARRAY(
     SELECT a.attname::text FROM pg_attribute a
      WHERE a.attrelid = g.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'lease_fence'
        AND (a.attname = ANY (g.columns)
             OR a.attname <> ALL (g.key_columns || ARRAY(SELECT k.name FROM lease.key_of(g.relation) k))
                AND EXISTS (SELECT FROM pg_trigger t JOIN pg_depend d ON d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
-                            WHERE t.tgrelid = g.relation AND t.tgname = 'lease_guard_edit' AND d.refobjid = g.relation AND d.refobjsubid = a.attnum))
+                            WHERE t.tgrelid = g.relation AND t.tgname = 'lease_guard_columns' AND d.refobjid = g.relation AND d.refobjsubid = a.attnum))
      ORDER BY a.attnum);
   IF v_columns = '{}' THEN
     PERFORM lease.refuse_guard(format('no guarded column of %s is left', g.relation), format('SELECT lease.unguard_table(%L), then guard it anew.', p_type));

@@ -16,13 +16,13 @@ CREATE OR REPLACE VIEW lease.guard_findings AS
   ), part AS (        -- not by pg_partition_tree: it locks the tables, and looks to the planner as if there were a thousand of each
     SELECT g.type, g.relation::oid AS oid FROM guarded g
     UNION ALL SELECT p.type, h.inhrelid FROM part p JOIN pg_catalog.pg_inherits h ON h.inhparent = p.oid
-  ), gone AS MATERIALIZED (        -- guarded columns that are not there under their name, and what the trigger looks at instead
+  ), gone AS MATERIALIZED (        -- guarded columns that are not there under their name, and what is guarded instead
     SELECT g.type, g.relation, c.name,
            (SELECT string_agg(a.attname, ', ')
               FROM pg_catalog.pg_trigger t
               JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_trigger'::regclass AND d.objid = t.oid AND d.refobjid = g.relation AND d.refobjsubid > 0
               JOIN pg_catalog.pg_attribute a ON a.attrelid = g.relation AND a.attnum = d.refobjsubid
-             WHERE t.tgrelid = g.relation AND t.tgname = 'lease_guard_edit' AND a.attname <> ALL (g.columns || g.key_columns || 'lease_fence'::text)) AS now
+             WHERE t.tgrelid = g.relation AND t.tgname = 'lease_guard_columns' AND a.attname <> ALL (g.columns || g.key_columns || 'lease_fence'::text)) AS now
       FROM guarded g CROSS JOIN LATERAL unnest(g.columns) AS c (name) WHERE c.name <> ALL (g.names)
   ), triggers AS (
     SELECT p.type, p.oid, w.name, t.tgenabled
@@ -50,6 +50,9 @@ CREATE OR REPLACE VIEW lease.guard_findings AS
            CASE WHEN t.tgenabled IS NULL THEN 'trigger_missing' WHEN t.tgenabled = 'D' THEN 'trigger_disabled' ELSE 'trigger_not_always' END, true,
            format('the trigger %s %s', t.name, CASE WHEN t.tgenabled IS NULL THEN 'is missing' WHEN t.tgenabled = 'D' THEN 'is disabled' ELSE 'does not fire ALWAYS' END)
       FROM triggers t WHERE t.tgenabled IS DISTINCT FROM 'A'
+    UNION ALL
+    SELECT p.type, p.oid::regclass::text, 'trigger_missing', true, 'the trigger lease_guard_columns is missing: all columns count as guarded'
+      FROM part p WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = p.oid AND t.tgname = 'lease_guard_columns')
     UNION ALL
     SELECT g.type, g.relation::text, 'function_altered', true, format('the function lease_stamp.%I is gone, or not as it was made', g.type || '.' || w.name)
       FROM guarded g CROSS JOIN (VALUES ('stamps'), ('stamp'), ('stamped'), ('blocker'), ('missing')) AS w (name)
