@@ -10,7 +10,7 @@ SET LOCAL ROLE lease_owner;
 CREATE OR REPLACE FUNCTION lease.allow_edits(p_type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  g lease.guarded; v_table text; v_keys text; v_key_match text; v_sets text; v_olds text; v_exact text;
+  g lease.guarded; v_table text; v_keys text; v_key_match text; v_sets text; v_olds text; v_exact text; v_spelling text;
 BEGIN
   PERFORM lease.assert_registrar();
   SELECT * INTO g FROM lease.guarded x WHERE x.type = p_type FOR UPDATE;
@@ -25,6 +25,9 @@ BEGIN
   SELECT string_agg(format('%1$I = CASE WHEN p_new ? %2$L THEN n.%1$I ELSE t.%1$I END', c, c), ', '),
          string_agg(format('(NOT p_old ? %2$L OR t.%1$I IS NOT DISTINCT FROM o.%1$I)', c, c), ' AND ')
     INTO v_sets, v_olds FROM unnest(g.columns) AS c;
+  -- An id in another spelling ('007') would be another row's place in the order of edits.
+  SELECT format('concat_ws('':'', %s)', string_agg(format('(%s::%s)::text', CASE WHEN cardinality(g.key_columns) = 1 THEN 'p_id' ELSE format('split_part(p_id, '':'', %s)', n) END, y), ', ' ORDER BY n))
+    INTO v_spelling FROM unnest(g.key_types) WITH ORDINALITY AS u (y, n);
   -- PostgreSQL rounds a number to what its column holds; an edit must say what the row will have.
   SELECT coalesce(string_agg(format('IF n.%1$I IS DISTINCT FROM (p_new ->> %2$L)::numeric AND p_new ? %2$L THEN RAISE EXCEPTION ''more decimals than the column has'' USING ERRCODE = ''numeric_value_out_of_range''; END IF;',
                                     a.attname, a.attname), E'\n  '), '')
@@ -42,6 +45,9 @@ BEGIN
   IF current_user <> 'lease_editor' THEN
     RAISE EXCEPTION 'an editing function was altered' USING ERRCODE = 'LE012';
   END IF;
+  IF %s <> p_id THEN
+    RAISE EXCEPTION 'an id is not spelled as the table spells it' USING ERRCODE = 'invalid_text_representation';
+  END IF;
   o := jsonb_populate_record(o, p_old);
   n := jsonb_populate_record(n, p_new);
   %s
@@ -53,7 +59,7 @@ BEGIN
   PERFORM FROM %s AS t WHERE %s;
   RETURN CASE WHEN FOUND THEN 'row_changed' ELSE 'no_such_row' END;
 END
-$body$ $text$, p_type || '.edit', v_table, v_table, v_exact, v_table, v_sets, v_key_match, v_olds, v_table, v_key_match);
+$body$ $text$, p_type || '.edit', v_table, v_table, v_spelling, v_exact, v_table, v_sets, v_key_match, v_olds, v_table, v_key_match);
   EXECUTE format('REVOKE ALL ON FUNCTION lease_stamp.%I(text, jsonb, jsonb) FROM PUBLIC', p_type || '.edit');
   EXECUTE format('GRANT EXECUTE ON FUNCTION lease_stamp.%I(text, jsonb, jsonb) TO lease_owner', p_type || '.edit');
   GRANT CREATE ON SCHEMA lease_stamp TO lease_editor;

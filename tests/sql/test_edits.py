@@ -126,6 +126,7 @@ def test_a_row_in_strange_hands_is_tried_again_at_growing_intervals(shop, new_la
     (1, {"rate": "60"}, {"rate": "70", "payee": "somebody"}, "bounced", "row_changed"),
     (99, {"rate": "60"}, {"rate": "70"}, "bounced", "no_such_row"),
     ("x", {"rate": "60"}, {"rate": "70"}, "bounced", "refused_22p02"),
+    ("01", {"rate": "60"}, {"rate": "70"}, "bounced", "refused_22p02"),
     (1, {"rate": "101"}, {"rate": "70"}, "bounced", "refused_23514"),
     (1, {"rate": None}, {"rate": "70"}, "bounced", "refused_23502"),
     (1, {"rate": "much"}, {"rate": "70"}, "bounced", "refused_22p02"),
