@@ -3,8 +3,9 @@
 objects to is the answer of that one start, and a finish tells what became of the rows."""
 import time
 
+import psycopg2
 import pytest
-from rules import command, eventually, resolve, start
+from rules import Meanwhile, command, eventually, resolve, start
 
 RATES = """
   CREATE SCHEMA shop;
@@ -148,7 +149,7 @@ def test_a_finish_says_that_nobody_touched_the_rows(shop):
     assert answer.outcome == "finished" and result_of(shop, answer)["basis"] == {"basis": "unchanged"}
 
 
-def test_S8_a_late_finish_says_what_was_edited_after_the_lapse(shop):
+def test_S7_a_late_finish_says_what_was_edited_after_the_lapse(shop):
     grant = shop.grant_of(start("s1", resources=contracts(1, 2), ttl=30))
     time.sleep(0.04)
     edit(shop, 1, 60)
@@ -203,3 +204,55 @@ def test_start_and_finish_in_one_batch_agree_about_the_rows(shop):
     shop.commit()
     assert answer.outcome == "finished" and result_of(shop, answer)["basis"] == {"basis": "unchanged"}
     assert grant.fence < started.fence
+
+
+# ---- the cases that made somebody ask for all this ----
+
+def is_refused(lane, number):
+    try:
+        edit(lane, number, 1)
+        return False
+    except psycopg2.Error as error:
+        assert error.pgcode == "LE010", error
+        lane.rollback()
+        return True
+
+
+def test_S7_a_run_renewed_for_more_than_ten_times_its_ttl_is_never_open(shop, new_lane):
+    """A flag with an expiry of its own would have opened after the first ttl; one without would never have opened."""
+    editor, ttl = new_lane(), 300
+    grant = shop.grant_of(start("s1", resources=contracts(1), ttl=ttl))
+    begun = time.monotonic()
+    while time.monotonic() - begun < 11 * ttl / 1000:
+        assert shop.outcomes(grant.says("renew")) == "renewed"
+        assert is_refused(editor, 1)
+    assert shop.outcomes(grant.says("finish")) == "finished"
+    assert not is_refused(editor, 1), "and at its end at once"
+
+
+def test_S8_a_late_release_frees_nothing_of_who_has_it_now(shop, new_lane):
+    """Run A's time passes, run B takes over, A wakes up and lets go: B must stay guarded."""
+    late = shop.grant_of(start("a", holder="a", resources=contracts(1, 2), ttl=1))
+    time.sleep(0.01)
+    now = shop.grant_of(start("b", holder="b", resources=contracts(1, 2)))
+    assert shop.outcomes(late.says("release")) == "lapsed"
+    assert stamps(shop) == [now.fence] * 2 and is_refused(new_lane(), 1)
+    # The same for a run that was started anew under its own name.
+    again = shop.grant_of(start("c", holder="a", resources=contracts(3), ttl=1))
+    time.sleep(0.01)
+    newer = shop.grant_of(start("c", holder="b", resources=contracts(3)))
+    assert shop.outcomes(again.says("release"), again.says("finish")) == ["stale", "stale"]
+    assert newer.fence in stamps(shop) and is_refused(new_lane(), 3)
+
+
+def test_S9_of_two_starts_at_once_one_is_granted_and_the_other_told_who_has_it(shop, new_lane):
+    for number in range(10):
+        lanes = new_lane(), new_lane()
+        tries = [Meanwhile(lane.decide, start(f"{name}-{number}", holder=name, resources=contracts(1))) for lane, name in zip(lanes, "ab")]
+        outcomes = [one.end().outcome for one in tries]
+        assert outcomes.count("granted") == 1 and set(outcomes) <= {"granted", "held", "busy"}, outcomes
+        winner, loser = ("a", "b") if outcomes[0] == "granted" else ("b", "a")
+        told = shop.decide(start(f"{loser}-{number}", holder=loser, resources=contracts(1)))
+        assert told.outcome == "held" and result_of(shop, told)["blocker"]["lease"] == f"{winner}-{number}"
+        row = shop.lease("settlement", f"{winner}-{number}")
+        shop.decide(command("settlement", "finish", f"{winner}-{number}", holder=winner, fence=row["fence"], claim_id=row["claim_id"], token_fits=True))
