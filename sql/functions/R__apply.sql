@@ -441,7 +441,7 @@ BEGIN
             -- Nobody's row is waited for. But the wait may have been for the end of the table, where lanes make room one after the other:
             -- if all rows can be locked, it is tried once more with a little patience.
             -- Rows of guarded tables are strangers' too; what their tables object to is this start's answer.
-            plain := CASE WHEN has_rows THEN ARRAY(SELECT u FROM unnest(targets) u WHERE split_part(u, '/', 1) <> ALL (guards) OR right(u, 2) = '/*') ELSE targets END;
+            plain := CASE WHEN has_rows THEN lease.plain_among(targets) ELSE targets END;
             v_patience := patience_short;
             LOOP
               is_in_rows := false;

@@ -5,13 +5,19 @@ SET LOCAL ROLE lease_owner;
 -- table's row, and the functions that registration has made in the schema lease_stamp read and write it, with rights to the stamps alone.
 -- Nobody is waited for: whoever has such a table or row locked makes its stamps unreadable, and the start that wants it busy.
 
--- The names of guarded tables' rows among p_targets, a row a type. <type>/* is no row.
+-- The names of guarded tables' rows among p_targets, a row a type. <type>/* is no row. What is named twice comes twice.
 CREATE OR REPLACE FUNCTION lease.rows_named(p_targets text[]) RETURNS TABLE (type text, ids text[])
 LANGUAGE sql STABLE AS $$
-  SELECT g.type, array_agg(DISTINCT substr(u, length(g.type) + 2) COLLATE "C")
-    FROM unnest(p_targets) AS u JOIN lease.guarded g ON g.type = split_part(u, '/', 1)
-   WHERE right(u, 2) <> '/*'
-   GROUP BY g.type ORDER BY g.type
+  SELECT g.type, q.ids
+    FROM lease.guarded g CROSS JOIN LATERAL (SELECT array_agg(substr(u, length(g.type) + 2)) AS ids FROM unnest(p_targets) AS u
+                                              WHERE starts_with(u, g.type || '/') AND right(u, 2) <> '/*') AS q
+   WHERE q.ids IS NOT NULL ORDER BY g.type
+$$;
+
+-- The names among p_targets that are rows of lease.resource: all others.
+CREATE OR REPLACE FUNCTION lease.plain_among(p_targets text[]) RETURNS text[]
+LANGUAGE sql STABLE AS $$
+  SELECT ARRAY(SELECT u FROM unnest(p_targets) u WHERE right(u, 2) = '/*' OR split_part(u, '/', 1) <> ALL (ARRAY(SELECT g.type FROM lease.guarded g)))
 $$;
 
 -- Errors of a user's table that are the start's own affair; what the server lacks or an administrator ends is everybody's.
@@ -48,9 +54,12 @@ $$;
 CREATE OR REPLACE FUNCTION lease.stamps_on(p_targets text[], p_has_rows boolean) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
-  v_found bigint[]; v_lock_timeout constant text := current_setting('lock_timeout'); r record;
+  v_found bigint[]; v_plain text[] := p_targets; v_lock_timeout constant text := current_setting('lock_timeout'); r record;
 BEGIN
-  SELECT array_agg(DISTINCT x.fence) INTO v_found FROM lease.resource x WHERE x.resource = ANY (p_targets) AND x.fence IS NOT NULL;
+  IF p_has_rows THEN
+    v_plain := lease.plain_among(p_targets);
+  END IF;
+  SELECT array_agg(DISTINCT x.fence) INTO v_found FROM lease.resource x WHERE x.resource = ANY (v_plain) AND x.fence IS NOT NULL;
   IF p_has_rows THEN
     PERFORM set_config('lock_timeout', '1ms', true);
     FOR r IN SELECT * FROM lease.rows_named(p_targets) LOOP
