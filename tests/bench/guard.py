@@ -2,7 +2,8 @@
 
     ./dev bench guard [--json FILE]
 
-Edits and starts are timed inside the server, in turn, and rolled back, so that each round meets the same tables.
+Edits are measured both as an application makes them, a statement a row, timed by the client, and as a batch does, one statement over many rows, timed inside
+the server, as starts are. All in turn, and rolled back, so that each round meets the same tables.
 """
 import random
 import statistics
@@ -13,15 +14,12 @@ import psycopg2
 
 from waiting import eventually
 
-# One edit after the other, and one start, as the server sees them: microseconds. bench_free is bench_guarded without the guard.
+# Many edits, and one start, as the server sees them: microseconds. bench_free is bench_guarded without the guard.
 FUNCTIONS = """
   CREATE FUNCTION public.bench_edits(p_table text, p_from bigint, p_count int) RETURNS double precision LANGUAGE plpgsql AS $$
     DECLARE t timestamptz := clock_timestamp(); BEGIN
-      IF p_table = 'guarded' THEN
-        FOR i IN p_from .. p_from + p_count - 1 LOOP UPDATE public.bench_guarded SET rate = rate + 1 WHERE id = i; END LOOP;
-      ELSE
-        FOR i IN p_from .. p_from + p_count - 1 LOOP UPDATE public.bench_free SET rate = rate + 1 WHERE id = i; END LOOP;
-      END IF;
+      IF p_table = 'guarded' THEN UPDATE public.bench_guarded SET rate = rate + 1 WHERE id BETWEEN p_from AND p_from + p_count - 1;
+      ELSE UPDATE public.bench_free SET rate = rate + 1 WHERE id BETWEEN p_from AND p_from + p_count - 1; END IF;
       RETURN extract(epoch FROM clock_timestamp() - t) * 1000000; END $$;
   CREATE FUNCTION public.bench_start(p_lease text, p_resources text[], p_ttl_ms bigint) RETURNS double precision LANGUAGE plpgsql AS $$
     DECLARE t timestamptz := clock_timestamp(); v_outcome text; BEGIN
@@ -43,7 +41,8 @@ TABLES = """
   INSERT INTO public.bench_guarded SELECT i, 70, 'payee ' || i, 'a note' FROM generate_series(1, {rows}) i;
   SELECT lease.guard_table('public.bench_guarded', 'bench-contract', ARRAY['rate', 'payee']);
 """
-EDITS = 1000            # in one round
+EDITS = 1000            # in one statement
+SINGLE_EDITS = 200      # in one round
 STARTS = 10             # rounds of starts
 START_ROWS = 10_000
 LAPSES = 25
@@ -79,17 +78,31 @@ class Rounds:
         self.connection.rollback()
         return took
 
+    def us_of_single_edits(self, table, first, count):
+        """As an application makes them: a prepared statement, a row each."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(f"PREPARE edit (bigint) AS UPDATE public.{table} SET rate = rate + 1 WHERE id = $1")
+            begun = time.perf_counter()
+            for number in range(first, first + count):
+                cursor.execute("EXECUTE edit (%s)", (number,))
+            took = time.perf_counter() - begun
+            cursor.execute("DEALLOCATE edit")
+        self.connection.rollback()
+        return took * 1e6
+
     def close(self):
         self.connection.close()
 
 
 def cost_of(place, rows, rounds):
-    """Medians of an edit without and with the guard, and of an UPDATE and a start over the same rows, in microseconds."""
+    """Medians in microseconds: an edit alone and one of many, each without and with the guard; an UPDATE and a start over the same rows."""
     run = Rounds(place)
     count, start_rows = min(EDITS, rows), min(START_ROWS, rows)
-    free, guarded, update, start = [], [], [], []
+    free, guarded, update, start, alone, alone_guarded = [], [], [], [], [], []
     for number in range(rounds):
         first = random.randint(1, rows - count + 1)
+        alone.append(run.us_of_single_edits("bench_free", first, SINGLE_EDITS) / SINGLE_EDITS)
+        alone_guarded.append(run.us_of_single_edits("bench_guarded", first, SINGLE_EDITS) / SINGLE_EDITS)
         free.append(run.us("bench_edits('free', %s, %s)", first, count) / count)
         guarded.append(run.us("bench_edits('guarded', %s, %s)", first, count) / count)
     for number in range(min(STARTS, rounds)):
@@ -98,7 +111,7 @@ def cost_of(place, rows, rounds):
         update.append(run.us("bench_update(%s::bigint[])", ids))
         start.append(run.us("bench_start(%s, %s::text[], 3600000)", f"cost-{number}", names(ids)))
     run.close()
-    return [statistics.median(values) for values in (free, guarded, update, start)]
+    return [statistics.median(values) for values in (alone, alone_guarded, free, guarded, update, start)]
 
 
 def lapse_to_edit_ms(place):
@@ -207,12 +220,11 @@ def guard(bench):
     edits, starts, figures = [], [], []
     for rows in (small, large):
         place = guarded_place(bench, rows)
-        free, guarded, update, start = cost_of(place, rows, bench.sizes.guard_rounds)
-        edits.append(guarded / free)
+        alone, alone_guarded, free, guarded, update, start = cost_of(place, rows, bench.sizes.guard_rounds)
+        edits += [alone_guarded / alone, guarded / free]
         starts.append(start / update)
-        figures.append(f"{rows:,}: {guarded:.1f} µs against {free:.1f}")
-        bench.tell(f"  {rows:,} rows: an edit {guarded:.1f} µs with the guard, {free:.1f} µs without; a start over {min(START_ROWS, rows):,} {start / 1000:.1f} ms, "
-                   f"an UPDATE {update / 1000:.1f} ms")
+        figures.append(f"{rows:,}: {alone_guarded:.0f} µs against {alone:.0f} alone, {guarded:.1f} against {free:.1f} of many")
+        bench.tell(f"  {rows:,} rows: an edit {figures[-1]}; a start over {min(START_ROWS, rows):,} {start / 1000:.1f} ms, an UPDATE {update / 1000:.1f} ms")
         if rows == small:
             late = lapse_to_edit_ms(place)
         else:
