@@ -47,7 +47,8 @@ def recreate(place, partitions=12, records=0):
             raise AssertionError(error)
         return True
 
-    eventually(created, 10, "the topic is there again")
+    eventually(created, 10, "the topic is made again")
+    eventually(lambda: name in place.kafka.topics(), 10, "the broker tells of the topic")
     events = place.events()
     for number in range(records):
         events.send_raw(TOPIC, f"other-{number}", b"{}", None, number % partitions)
@@ -93,6 +94,7 @@ def test_more_partitions_than_before_halt_the_whole_topic(place):
     fill(place, events)
     admin = place.kafka.admin()      # its futures die with it
     admin.create_partitions([NewPartitions(place.prefix + TOPIC, 13)])[place.prefix + TOPIC].result()
+    eventually(lambda: place.kafka.partition_count(place.prefix + TOPIC) == 13, 20, "the broker tells of the new partition")
     assert coordinator.stop()
     coordinator.start(wait=False)
     eventually(lambda: halted(coordinator) == 13, 20, "all 13 partitions halt")
