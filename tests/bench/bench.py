@@ -157,8 +157,9 @@ def latency(bench):
     # Topics of the shape of ours: a fetch that names twelve partitions costs more than one that names one.
     admin = bench.kafka.admin()      # its futures end with it
     made = admin.create_topics([NewTopic(place.prefix + name, 12, 1) for name in ("bench.one", "bench.two")])
-    for future in made.values():
+    for name, future in made.items():
         future.result()
+        eventually(lambda made=name: made in bench.kafka.topics(), 20, "the broker tells of the topic")
     place.coordinator().start()
     got = bench.run(place, "latency", "ping", rounds=bench.sizes.pings)
     place.close()
