@@ -109,6 +109,15 @@ def test_registration__guards_covers_and_leaves_the_table_as_it_was(bare, regist
             assert not registrar.value(f"SELECT {value}"), word
 
 
+def test_registration__columns_without_an_equality_are_compared_all_the_same(registrar):
+    registrar.query(TABLES["columns without an equality"][3])
+    guard(registrar, "unequal", "row", "terms", "place")
+    run_over(registrar, "r1", "row/1")
+    assert edit(registrar, "UPDATE unequal SET terms = terms, place = place") is None
+    assert edit(registrar, "UPDATE unequal SET terms = '{ }'") == "LE010"
+    assert edit(registrar, "UPDATE unequal SET place = '(2,1)'") == "LE010"
+
+
 REFUSED = {
     "a view": ("CREATE VIEW v AS SELECT 1 AS id, 2 AS rate", "v", ["rate"], "is a view", "the table below it"),
     "a materialized view": ("CREATE MATERIALIZED VIEW v AS SELECT 1 AS id, 2 AS rate", "v", ["rate"], "is a materialized view", "Only tables"),
