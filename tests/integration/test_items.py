@@ -26,6 +26,7 @@ class Pool(Stage):
         place.wait_idle()
         answer = self.ask(kind, "claim", WORKER, {"credit_total": COUNT, "refresh": 1, "wait_ms": 0, "ttl_ms": 20000})
         assert (answer["outcome"], answer["count"]) == ("granted", COUNT)
+        place.wait_idle()      # the answer comes before the grants that it counts
         self.grants.read_all()
         self.held = {record.value["lease"]: record.value for record in self.grants.records}
         assert len(self.held) == COUNT
