@@ -78,7 +78,7 @@ BEGIN
     INTO v_status, v_unnameable USING states, nameable, unnameable;
   IF v_status IS NOT NULL THEN
     RAISE EXCEPTION '% has rows of status %, which p_states does not know', p_table, v_status USING ERRCODE = '22023',
-      HINT = 'p_states => ''{"' || v_status || '": "held|ready|finished|dead", …}'' with all of the table''s words.';
+      HINT = 'p_states => ''{"' || v_status || '": "held|ready|finished|dead", ...}'' with all of the table''s words.';
   END IF;
 
   -- What comes now. A table of its own, so that each row is read once; it goes with the transaction.

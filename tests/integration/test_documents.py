@@ -53,3 +53,10 @@ def test_every_crash_point_is_listed():
 def test_every_crash_point_is_armed_by_the_tests_that_are_said_to_hit_it():
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources("tests", suffixes=(".py",))}
     assert [(point, file) for point, file in points_listed() if not re.search(rf'"{re.escape(point)}[":]', texts.get(file, ""))] == []
+
+
+def test_sql_is_ascii():
+    """Functions are kept by the database as they were written: a dump of it must fit databases of any encoding."""
+    for path in sources("sql/migrations", "sql/functions", "sql/views", suffixes=(".sql",)):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            assert line.isascii(), f"{path.name}:{number}: {line}"
