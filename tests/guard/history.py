@@ -40,8 +40,9 @@ def faults(edits, looks, lives, transactions):
     """Every contradiction, as a sentence."""
     by_fence = {life.fence: life for life in lives}
     found = []
-    for life in lives:    # whoever turned it over had it in hand
-        life.in_hand += [one for one in transactions if life.turned is not None and one.began <= life.turned <= one.ended]
+    for life in lives:    # who turned it over had it in hand; who looked at it before its expiry and commits after it may have
+        life.in_hand += [one for one in transactions if one.began <= life.expiry <= one.ended
+                         or life.turned is not None and one.began <= life.turned <= one.ended]
     for edit in edits:
         if edit.code is None:
             found += [f"row {row} was changed between {edit.began} and {edit.ended}, under the live lease {life.fence} ({life.known} to {life.ended})"

@@ -201,6 +201,8 @@ PLANTED = {
     "a refusal before": ([Edit([1], 8, 9, "LE010", 7)], [], {}, "was refused"),
     "a refusal after": ([Edit([1], 20.5, 21, "LE010", 7)], [], {}, "was refused"),
     "a refusal while it is turned over": ([Edit([1], 20.5, 21, "LE010", 7)], [], {"turned": 20.6}, None),
+    "a refusal after a transaction that may have had it": ([Edit([1], 20.15, 20.18, "LE010", 7)], [], {}, "was refused"),
+    "a refusal while somebody may have it": ([Edit([1], 20.05, 20.08, "LE010", 7)], [], {}, None),
     "a refusal by a lease over other rows": ([Edit([3], 12, 13, "LE010", 7)], [], {}, "was refused"),
     "a refusal by no lease": ([Edit([1], 12, 13, "LE010", 8)], [], {}, "was refused"),
     "another error": ([Edit([1], 5, 6, "42501", None)], [], {}, "met 42501"),
@@ -214,5 +216,5 @@ PLANTED = {
 @pytest.mark.parametrize("what", PLANTED)
 def test_race__the_judge_finds_what_was_planted(what):
     edits, looks, fields, sentence = PLANTED[what]
-    found = faults(edits, looks, [Life(**LIFE, **fields)], [Moments(20.2, 20.8)])
+    found = faults(edits, looks, [Life(**LIFE, **fields)], [Moments(19.9, 20.1), Moments(20.2, 20.8)])
     assert found == [] if sentence is None else sentence in "".join(found)
