@@ -41,7 +41,7 @@ struct gate {
     int32_t partitions_behind; /* not read up to their end */
     bool has_begun;
     int64_t base;         /* nothing below was forgotten that could be admitted: refuse what is not remembered */
-    int64_t base_unknown; /* the same, of what was forgotten and stood in no record yet */
+    int64_t base_unknown; /* the same, of what was forgotten and was admitted, or stood in no record yet */
     struct buf name;      /* of the record in hand */
     struct gate_counts counts;
 };
@@ -113,7 +113,7 @@ static int compare_for_forgetting(const void *left_item, const void *right_item)
 
 static void forget(struct gate *gate, struct resource *resource) {
     raise_to(&gate->base, refuses_below(resource));
-    if (resource->fence > resource->published)
+    if (resource->fence > resource->published || resource->is_admitted)
         raise_to(&gate->base_unknown, refuses_below(resource));
     HASH_DEL(gate->resources, resource);
     free(resource);
@@ -233,7 +233,8 @@ static bool read_state(const struct message *record, struct state_record *ret_st
 }
 
 /* What lease.state says of a lease it says in order, but for stragglers: a record that is none is newer than whatever was
- * forgotten of its lease, unless that was admitted before any record told of it. */
+ * forgotten of its lease, unless somebody was admitted: before any record told of it, or under the very fence that is now said to be
+ * another claim's (two servers that were promoted apart can give one out twice). */
 static int64_t floor_of_new(const struct gate *gate, const struct state_record *state, bool is_in_order) {
     bool is_the_leases_own = gate->options.resource == NULL;
     return is_in_order && is_the_leases_own && state->fence > 0 ? gate->base_unknown : gate->base;

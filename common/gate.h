@@ -18,7 +18,7 @@
  * forgotten, and a resource that is not remembered is refused below the base. So the bound never lets a stale one in; what it can do is
  * turn the holder of an old grant away. With more room than leases are live or waiting at once (now, or in what lease.state still
  * tells of the past) it does not: what is said of them is remembered beyond the base. An item that is requested and not yet granted
- * counts: it has a floor. (One thing cannot be told any more once it was forgotten: that a fence was given out twice.)
+ * counts: it has a floor. (Whoever it admitted and forgot is turned away, and so is another claim under the same fence.)
  *
  * It keeps out who is late, not who lies: fences are believed. One thread owns a gate. Memory: about 250 bytes and the name per resource. */
 #ifndef LEASE_GATE_H

@@ -369,6 +369,25 @@ static void test_gate__remembers_whom_it_admitted_before_any_record_said_so(void
     gate_free(gate);
 }
 
+/* Found by a random play: the fence had been given out twice, and whom it was admitted for was forgotten in between. */
+static void test_gate__refuses_another_claim_under_a_fence_that_it_admitted_and_forgot(void **state) {
+    (void)state;
+    char text[32];
+    struct error error;
+    struct gate *gate = gate_new(&(struct gate_options){.resources_max = 8});
+    gate_begin(gate, (int64_t[]){0, 0}, 2);
+    struct grant first = {"f1", 50, 50, 1, 50, false}, second = {"f1", 51, 50, 2, 50, false};
+    assert_true(feed_at(gate, &first, 0, 1, &error));
+    assert_int_equal(ask(gate, RESOURCE, 50, 1), GATE_ADMIT);
+    for (int i = 100; i < 200; i++) {
+        struct grant other = {name_of(text, "o", i), 1000 + i, i, i, i, false};
+        assert_true(feed_at(gate, &other, 1, i, &error));
+    }
+    assert_true(feed_at(gate, &second, 0, 2, &error));
+    assert_int_equal(ask(gate, RESOURCE, 50, 2), GATE_STALE);
+    gate_free(gate);
+}
+
 /* ---- random play ---- */
 
 enum { LEASES = 12, EVENTS_MAX = 4000, PARTITIONS = 3 };
@@ -586,6 +605,7 @@ int main(void) {
         cmocka_unit_test(test_gate__forgets_what_has_ended_first_and_then_refuses_what_it_forgot),
         cmocka_unit_test(test_gate__lets_live_leases_in_that_it_hears_of_after_it_forgot_others),
         cmocka_unit_test(test_gate__remembers_whom_it_admitted_before_any_record_said_so),
+        cmocka_unit_test(test_gate__refuses_another_claim_under_a_fence_that_it_admitted_and_forgot),
         cmocka_unit_test(test_gate__agrees_with_the_whole_history),
         cmocka_unit_test(test_gate__never_admits_more_than_the_whole_history_when_it_forgets),
     };
