@@ -108,6 +108,12 @@ static void on_reaped(void *context, int turned, int granted, int64_t late_us) {
         relay_wake(coordinator->relay);
 }
 
+static void on_guarded(void *context, int stopping, int others) {
+    struct coordinator *coordinator = context;
+    counts_set_of(coordinator->counts, COUNT_GUARD_FINDINGS, "true", stopping);
+    counts_set_of(coordinator->counts, COUNT_GUARD_FINDINGS, "false", others);
+}
+
 static void on_reaper_looked(void *context) {
     struct coordinator *coordinator = context;
     status_beat(coordinator->reaper_pulse);
@@ -197,7 +203,7 @@ struct lane_events coordinator_lane_events(struct coordinator *coordinator) {
 }
 
 struct reaper_events coordinator_reaper_events(struct coordinator *coordinator) {
-    return (struct reaper_events){.context = coordinator, .reaped = on_reaped, .looked = on_reaper_looked,
+    return (struct reaper_events){.context = coordinator, .reaped = on_reaped, .guarded = on_guarded, .looked = on_reaper_looked,
                                   .retries = on_reaper_retries, .failed = on_reaper_failed};
 }
 

@@ -34,6 +34,8 @@ const struct metric_row counts_rows[COUNT_ROWS] = {
     [COUNT_LAPSES] = {.name = "lease_reaper_lapses_total", .type = METRIC_COUNTER, .help = "Leases that the reaper turned over"},
     [COUNT_LATE_GRANTS] = {.name = "lease_reaper_grants_total", .type = METRIC_COUNTER,
                            .help = "Items that the reaper's transactions gave to waiting demand"},
+    [COUNT_GUARD_FINDINGS] = {.name = "lease_guard_findings", .type = METRIC_GAUGE, .labels = {"stops_starts"},
+                              .help = "What is wrong with guarded tables, or not guarded and should be; the log says what"},
     [COUNT_REAPER_LATE] = {.name = "lease_reaper_late_seconds", .type = METRIC_HISTOGRAM, .per_unit = US,
                            .bounds = metric_latency_us, .help = "From a lapse to its being turned over"},
     [COUNT_DATABASE_AWAY] = {.name = "lease_database_away_seconds", .type = METRIC_GAUGE, .per_unit = MS,

@@ -37,6 +37,7 @@ struct reaper {
     int64_t next_us;     /* database time of the earliest lapse known; INT64_MAX: none */
     int64_t looked_ms;   /* monotonic */
     int64_t housekept_ms;
+    uint64_t findings;   /* a sum over what was last told of guarded tables */
     _Atomic int64_t noted_us; /* earliest expiry that lanes told since the last look */
     _Atomic bool is_stopping;
     int wake_fd;
@@ -223,6 +224,46 @@ static bool look_once(struct reaper *reaper, struct error *error) {
     return (!found.has_line || serve_line(reaper, error)) && (!found.has_edits || serve_edits(reaper, error));
 }
 
+/* ---- guarded tables ---- */
+
+static const char findings_sql[] =
+    "SELECT coalesce(type, ''), table_name, code, finding, remedy, stops_starts FROM lease.guard_findings ORDER BY table_name, code, finding LIMIT 200";
+
+static uint64_t add_to_sum(uint64_t sum, const char *text) {
+    for (; *text != '\0'; text++)
+        sum = (sum ^ (unsigned char)*text) * UINT64_C(1099511628211); /* FNV-1a */
+    return sum;
+}
+
+static uint64_t sum_of(const struct db_result *rows) {
+    uint64_t sum = UINT64_C(14695981039346656037);
+    for (size_t row = 0; row < db_rows(rows); row++)
+        for (size_t column = 0; column < 4; column++)
+            sum = add_to_sum(sum, db_text(rows, row, column, NULL));
+    return db_rows(rows) > 0 ? sum : 0;
+}
+
+/* Says what is wrong with guarded tables, or with one that should be guarded: at the start, and when it has changed. */
+static bool look_at_guards(struct reaper *reaper, struct error *error) {
+    struct db_result *rows = NULL;
+    int stopping = 0;
+    if (!db_query(reaper->db, "guard_findings", findings_sql, NULL, &rows, error))
+        return false;
+    bool is_news = sum_of(rows) != reaper->findings;
+    for (size_t row = 0; row < db_rows(rows); row++) {
+        stopping += db_bool(rows, row, 5);
+        if (is_news)
+            log_write(reaper->options.log, LOG_WARNING, "guard", "code", db_text(rows, row, 2, NULL), "table", db_text(rows, row, 1, NULL), "type",
+                      db_text(rows, row, 0, NULL), "finding", db_text(rows, row, 3, NULL), "remedy", db_text(rows, row, 4, NULL), NULL);
+    }
+    reaper->findings = sum_of(rows);
+    reaper->options.events.guarded(reaper->options.events.context, stopping, (int)db_rows(rows) - stopping);
+    db_result_free(rows);
+    return true;
+}
+
+/* ---- once a minute ---- */
+
 static bool housekeep_when_due(struct reaper *reaper, struct error *error) {
     if (now_ms() < reaper->housekept_ms + HOUSEKEEP_MS)
         return true;
@@ -230,7 +271,7 @@ static bool housekeep_when_due(struct reaper *reaper, struct error *error) {
     db_set_deadline(reaper->db, HOUSEKEEP_DEADLINE_MS);
     bool is_good = db_execute(reaper->db, "SELECT lease.housekeep()", error);
     db_set_deadline(reaper->db, DEADLINE_MS);
-    return is_good;
+    return is_good && look_at_guards(reaper, error);
 }
 
 /* ---- between two looks ---- */

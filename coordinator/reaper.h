@@ -3,7 +3,8 @@
  * It sleeps until the earliest lapse it knows. It learns of earlier ones from its own process's lanes (reaper_note), from
  * others' commits through NOTIFY, and, whatever was missed, by looking at least every poll_ms. Several coordinators may
  * reap at once: the rows of one are skipped by the others. No outcome depends on it: who looks at a lapsed lease first turns
- * it over. Once a minute it also asks for the database's housekeeping. */
+ * it over. It also serves what waits for the end of a lease: starts in line, parked edits. Once a minute it asks for the database's
+ * housekeeping, and whether the guards of users' tables are in place. */
 #ifndef LEASE_REAPER_H
 #define LEASE_REAPER_H
 
@@ -23,6 +24,8 @@ struct reaper_events {
     void *context;
     /* After each look that turned something over or granted something: how many, and how late the earliest of them was noticed. */
     void (*reaped)(void *context, int turned, int granted, int64_t late_us);
+    /* At the start and once a minute: what is wrong with guarded tables that stops starts over their rows, and what else. */
+    void (*guarded)(void *context, int stopping, int others);
     void (*looked)(void *context);                              /* a look was answered: the database works */
     void (*retries)(void *context, const struct error *error);  /* before each wait */
     void (*failed)(void *context, const struct error *error);   /* stopped for good: kind FATAL */
