@@ -71,7 +71,8 @@ def test_loss__a_stopped_process_is_told_before_its_next_effect_and_its_finish_i
 
 def test_loss__done_work_counts_if_nobody_came(stage):
     probe = stage.probes.pool(ttl_ms=1000, concurrency=1, credit=1)
-    stage.request("file-1", "stuck", ms=1200)       # it sees that it is late, and says finish nevertheless
+    # It sees that it is late, and says finish nevertheless. Beginning counts as progress: it is renewed once, a third of the ttl later.
+    stage.request("file-1", "stuck", ms=1800)
     probe.wait_for("lost", 5)
     outcome = probe.wait_for("settled", lease="file-1")["outcome"]
     # The backoff of the kind keeps the item from being granted so soon.
