@@ -1,4 +1,4 @@
-# ctest: LABEL guard TIMEOUT 300 TAKES 40
+# ctest: LABEL guard TIMEOUT 300 TAKES 30
 """Eight sessions edit at random while runs start, renew, lapse and finish at random over the same 1,000 contracts.
 
 history.py then judges what was seen from outside: no guarded change inside any live lease, no refusal outside of one, and every
@@ -21,6 +21,7 @@ ROWS = 1000
 EDITORS = 8
 RUNNERS = 3
 SECONDS = float(os.environ.get("LEASE_TEST_SECONDS", "10"))
+BROKEN_SECONDS = 4
 TABLE = """
 CREATE TABLE race_contract (id int PRIMARY KEY, rate bigint NOT NULL, note text);
 CREATE SEQUENCE edit_no;
@@ -179,15 +180,27 @@ def test_race__no_change_under_a_live_lease_and_no_refusal_outside_of_one(bare):
     assert min(tally["leases"], tally["lapsed"], tally["admitted"], tally["refused"], tally["looks"]) >= 5
 
 
-@pytest.mark.parametrize("word, sentence, seconds", [("false", "under the live lease", 3), ("true", "was refused", 12)])
-def test_race__the_judge_finds_a_guard_that_is_broken(bare, word, sentence, seconds):
-    """Its look at the lease always says the same. (A refusal too many is rare: most lapsed leases are turned over at once.)"""
+START_ANEW = """
+DELETE FROM lease.lease;
+SELECT lease.unguard_table('race');
+DROP TABLE race_contract;
+DROP SEQUENCE edit_no;
+"""
+
+
+@pytest.mark.parametrize("word, sentence", [("false", "under the live lease"), ("true", "was refused")])
+def test_race__the_judge_finds_a_guard_that_is_broken(bare, word, sentence):
+    """Its look at the lease always says the same. A refusal too many is rare, since most lapsed leases are turned over at once: a few races may
+    have to be run to see one."""
     told = bare.value("SELECT pg_get_functiondef('lease.stamp_is_live'::regproc)")
     bare.query("CREATE OR REPLACE FUNCTION lease.stamp_is_live(p_fence bigint, p_lease_until timestamptz) RETURNS boolean LANGUAGE plpgsql AS "
                f"$$ BEGIN RETURN {word}; END $$")
     try:
-        race = race_on(bare, seconds)
-        found = [fault for fault in race.faults() if sentence in fault]
+        for _ in range(6):
+            found = [fault for fault in race_on(bare, BROKEN_SECONDS).faults() if sentence in fault]
+            if found:
+                break
+            bare.query(START_ANEW)
         print(len(found), "faults")
         assert found
     finally:
