@@ -12,6 +12,7 @@ import pytest
 
 import books
 from kafka import jars
+from waiting import eventually
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 EXAMPLES = os.path.join(ROOT, "examples")
@@ -56,8 +57,9 @@ def finished_of(said):
 
 def test_what_one_language_requests_others_finish_once(place, python, java):
     place.coordinator().start()
-    workers = [python.start("worker", "--kind", "cleanup", "--ttl", "5", "--until-idle", "6"), java.start("worker", "cleanup", "6"),
-               python.start("worker", "--kind", "cleanup", "--threads", "1", "--ttl", "5", "--until-idle", "6")]
+    workers = [python.start("worker", "--kind", "cleanup", "--ttl", "5", "--until-idle", "10"), java.start("worker", "cleanup", "10"),
+               python.start("worker", "--kind", "cleanup", "--threads", "1", "--ttl", "5", "--until-idle", "10")]
+    eventually(lambda: place.database.value("SELECT count(*) FROM lease.demands") == len(workers), 40, "each of them asks for items")
     python.run("producer", "cleanup.request", *[f"p-{number}" for number in range(60)])
     java.run("producer", "cleanup.request", *[f"j-{number}" for number in range(60)])
     shares = [finished_of(worker.communicate(timeout=90)[0]) for worker in workers]
