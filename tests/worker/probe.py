@@ -54,6 +54,14 @@ class Probe:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
+    def ask_past_busy(self, line):
+        """The first answer that is not `busy`: that one says to ask again in a moment, because a renewal, say, has the row in hand."""
+        def decided():
+            answer = self.ask(line)
+            return answer if answer["outcome"] != "busy" else None
+
+        return eventually(decided, 10, f"an answer to {line} that stands")
+
     def ask(self, line, answer="answer", limit=30):
         """Says a line and returns the next event of the kind that answers it."""
         before = len(self.find(answer))

@@ -27,9 +27,9 @@ def test_large_start__covers_a_listing_and_lives_longer_than_its_ttl_meanwhile(p
     run, other = crew.run(ttl_ms=2400), crew.run(name="other")
     run.say(f"list large 10000 {CONTRACTS} 1250 400")            # 8 s, 3.2 s of it from one cover to the next
     eventually(lambda: state_of(place, "large") == [("covering", 10000)], 10, "the first part is covered", every=0.002)
-    rival = other.ask("list rival 10000 album 1")
+    rival = other.ask_past_busy("list rival 10000 album 1")
     assert (rival["outcome"], rival["held_by"]["resource"], rival["held_by"]["lease"]) == ("held", "album/*", "large")
-    assert other.ask("start one 10000 album/7")["held_by"]["lease"] == "large"
+    assert other.ask_past_busy("start one 10000 album/7")["held_by"]["lease"] == "large"
     started = run.wait_for("answer")
     assert (started["status"], started["outcome"]) == ("accepted", "granted") and started["fence"] > 0
     assert state_of(place, "large") == [("held", MANY)]
