@@ -47,6 +47,7 @@ STARTS = 10             # rounds of starts
 START_ROWS = 10_000
 LAPSES = 25
 LAPSE_TTL_MS = 2000     # of the documents' lab
+LAPSE_STEP_MS = 50
 COVER = 2000            # rows that one message covers: what others wait for
 RENEW_EVERY_S = 0.02
 
@@ -120,8 +121,8 @@ def lapse_to_edit_ms(place):
     connection = place.database.connect()
     cursor = connection.cursor()
     for number in range(1, LAPSES + 1):
-        cursor.execute("SELECT public.bench_start(%s, %s::text[], %s)", (f"lapse-{number}", names([number]), LAPSE_TTL_MS))
-        time.sleep(0.05)
+        # One after the other, so that each is watched when its time comes.
+        cursor.execute("SELECT public.bench_start(%s, %s::text[], %s)", (f"lapse-{number}", names([number]), LAPSE_TTL_MS + number * LAPSE_STEP_MS))
     for number in range(1, LAPSES + 1):
         cursor.execute("SELECT lease_until FROM lease.leases WHERE lease = %s", (f"lapse-{number}",))
         until = cursor.fetchone()[0]
@@ -132,14 +133,18 @@ def lapse_to_edit_ms(place):
 
 
 def first_edit(cursor, number):
-    while True:
+    """Edits until it is let through; the moment, by the database's clock. (RETURNING would tell of one before the guard has looked.)"""
+    def moment():
         try:
             cursor.execute("UPDATE public.bench_guarded SET rate = rate + 1 WHERE id = %s", (number,))
-            cursor.execute("SELECT clock_timestamp()")      # RETURNING would tell of a moment before the guard has looked
-            return cursor.fetchone()[0]
         except psycopg2.Error as error:
-            assert error.pgcode == "LE010", error
-            time.sleep(0.001)
+            if error.pgcode != "LE010":
+                raise
+            return None
+        cursor.execute("SELECT clock_timestamp()")
+        return cursor.fetchone()[0]
+
+    return eventually(moment, 2 * (LAPSE_TTL_MS + LAPSES * LAPSE_STEP_MS) / 1000, f"row {number} may be edited", every=0.001)
 
 
 class Renewals:

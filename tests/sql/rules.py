@@ -189,6 +189,10 @@ class Lane:
         self.commit()
         return found
 
+    def await_lapse(self, lease, kind="settlement"):
+        """Waits until a lease that was granted by the real clock has lapsed, by the clock of the database."""
+        eventually(lambda: self.lease(kind, lease)["condition"] == "lapsed", 10, f"{kind}/{lease} lapses", every=0.002)
+
     def journal(self, after=0, subject=None):
         with self.connection.cursor() as cursor:
             cursor.execute("SELECT * FROM lease.timeline WHERE number > %s AND coalesce(subject = %s, true) ORDER BY number", (after, subject))

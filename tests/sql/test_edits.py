@@ -1,7 +1,6 @@
 # ctest: LABEL sql TIMEOUT 90
 """Edits by message: made at once where the row is free, otherwise parked, and made in their order when the lease has ended."""
 import json
-import time
 
 import pytest
 from rules import command, moment, start
@@ -12,7 +11,6 @@ SHOP = """
   SELECT lease.guard_table('public.contract', 'contract', ARRAY['rate', 'payee', 'tags']);
   SELECT lease.allow_edits('contract');
 """
-DAY_MS = 86400000
 
 
 @pytest.fixture(name="shop")
@@ -82,7 +80,7 @@ def test_an_edit_of_a_covered_row_is_parked_and_made_when_the_lease_has_ended(sh
 def test_a_lapse_lets_it_through_and_the_run_is_told_at_its_late_finish(shop):
     grant = held(shop, 1, ttl=600)
     assert shop.outcomes(edit(1, {"rate": "60"}, {"rate": "70"})) == "parked"
-    time.sleep(0.7)
+    shop.await_lapse("s1")
     assert serve(shop) == (1, 1)
     answer = shop.decide(grant.says("finish"))
     assert shop.value("SELECT basis ->> 'basis' FROM lease.timeline WHERE number = %s", (answer.number,)) == "changed"

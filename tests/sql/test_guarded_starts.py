@@ -69,7 +69,7 @@ def test_a_dead_stamp_is_passed_over_and_a_lapsed_lease_is_overtaken(shop):
     first = shop.grant_of(start("s1", resources=contracts(1, 2)))
     assert shop.outcomes(first.says("finish")) == "finished"
     second = shop.grant_of(start("s2", resources=contracts(2, 3), ttl=1))
-    time.sleep(0.01)
+    shop.await_lapse("s2")
     third = shop.grant_of(start("s3", holder="h3", resources=contracts(1, 2, 3)))
     assert stamps(shop) == [third.fence] * 3
     assert shop.outcomes(second.says("finish")) == "stale"
@@ -151,7 +151,7 @@ def test_a_finish_says_that_nobody_touched_the_rows(shop):
 
 def test_S7_a_late_finish_says_what_was_edited_after_the_lapse(shop):
     grant = shop.grant_of(start("s1", resources=contracts(1, 2), ttl=30))
-    time.sleep(0.04)
+    shop.await_lapse("s1")
     edit(shop, 1, 60)
     edit(shop, 2, 65)
     answer = shop.decide(grant.says("finish"))
@@ -174,7 +174,7 @@ def test_an_operator_who_says_that_a_silent_run_was_done_is_told_what_became_of_
 def test_edits_told_are_bounded_and_all_are_counted(shop):
     shop.query("INSERT INTO shop.contract SELECT i, 70, 'n' FROM generate_series(100, 300) i")
     grant = shop.grant_of(start("s1", resources=contracts(*range(100, 301)), ttl=50))
-    time.sleep(0.1)
+    shop.await_lapse("s1")
     shop.query("UPDATE shop.contract SET rate = 1 WHERE id >= 100")
     shop.commit()
     basis = result_of(shop, shop.decide(grant.says("finish")))["basis"]
@@ -188,7 +188,7 @@ def test_a_run_that_covers_no_guarded_row_says_nothing_of_them(shop):
 
 def test_the_same_run_started_again_is_judged_by_its_new_grant(shop):
     first = shop.grant_of(start("s1", resources=contracts(1), ttl=20))
-    time.sleep(0.03)
+    shop.await_lapse("s1")
     edit(shop, 1, 60)
     second = shop.grant_of(start("s1", holder="h2", resources=contracts(1, 2)))
     assert second.fence > first.fence and stamps(shop) == [second.fence] * 2
@@ -198,7 +198,7 @@ def test_the_same_run_started_again_is_judged_by_its_new_grant(shop):
 def test_start_and_finish_in_one_batch_agree_about_the_rows(shop):
     """What the start found is not in the table yet when the finish looks."""
     grant = shop.grant_of(start("s1", resources=["elsewhere/x"], ttl=20))
-    time.sleep(0.03)
+    shop.await_lapse("s1")
     started = shop.apply(start("s1", resources=contracts(1)))
     answer = shop.apply(command("settlement", "finish", "s1", holder="h1", fence=started.fence, claim_id=started.claim_id, token_fits=True))
     shop.commit()
@@ -233,13 +233,13 @@ def test_S7_a_run_renewed_for_more_than_ten_times_its_ttl_is_never_open(shop, ne
 def test_S8_a_late_release_frees_nothing_of_who_has_it_now(shop, new_lane):
     """Run A's time passes, run B takes over, A wakes up and lets go: B must stay guarded."""
     late = shop.grant_of(start("a", holder="a", resources=contracts(1, 2), ttl=1))
-    time.sleep(0.01)
+    shop.await_lapse("a")
     now = shop.grant_of(start("b", holder="b", resources=contracts(1, 2)))
     assert shop.outcomes(late.says("release")) == "lapsed"
     assert stamps(shop) == [now.fence] * 2 and is_refused(new_lane(), 1)
     # The same for a run that was started anew under its own name.
     again = shop.grant_of(start("c", holder="a", resources=contracts(3), ttl=1))
-    time.sleep(0.01)
+    shop.await_lapse("c")
     newer = shop.grant_of(start("c", holder="b", resources=contracts(3)))
     assert shop.outcomes(again.says("release"), again.says("finish")) == ["stale", "stale"]
     assert newer.fence in stamps(shop) and is_refused(new_lane(), 3)
