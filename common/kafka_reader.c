@@ -5,7 +5,6 @@
 #include "common/buf.h"
 #include "common/clock.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,11 +21,7 @@ struct kafka_reader {
     size_t nudge_messages, nudge_bytes; /* half of the read ahead */
     size_t messages, bytes;             /* handed out since the last nudge */
     bool was_assigned;
-    bool is_settling;                   /* assigned, and nothing has come of it yet */
-    struct kafka_reader_options options;
-    char *group;                        /* what the options name */
-    pthread_mutex_t mutex;              /* of `queue`: who wakes us is another thread */
-    _Atomic bool is_woken;              /* somebody wakes us, and no poll has waited since */
+    _Atomic bool is_woken; /* somebody wakes us, and no poll has waited since */
 };
 
 static const struct kafka_default reader_defaults[] = {
@@ -58,52 +53,23 @@ static const struct kafka_default *reader_fixed(const struct kafka_reader_option
     return rows;
 }
 
-/* The client, as the options say. */
-static bool reader_open(struct kafka_reader *reader, struct error *error) {
-    const struct kafka_reader_options *options = &reader->options;
+bool kafka_reader_new(const struct kafka_reader_options *options, struct kafka_reader **ret_reader,
+                      struct error *error) {
     char queue_kbytes[24], wait_ms[16];
     struct kafka_default rows[16];
     const struct kafka_default *fixed = reader_fixed(options, queue_kbytes, wait_ms, rows);
-    if (!kafka_client_init(&reader->client, KAFKA_ROLE_READER, options->settings, reader_defaults, fixed, NULL, NULL,
-                           error))
-        return false;
-    rd_kafka_poll_set_consumer(reader->client.handle);
-    reader->nudge_messages = READER_QUEUE_MESSAGES / 2;
-    reader->nudge_bytes = (options->queue_kbytes ? options->queue_kbytes : READER_QUEUE_KBYTES) * 512;
-    reader->messages = reader->bytes = 0;
-    reader->was_assigned = reader->is_settling = false;
-    pthread_mutex_lock(&reader->mutex);
-    reader->queue = rd_kafka_queue_get_consumer(reader->client.handle);
-    pthread_mutex_unlock(&reader->mutex);
-    return true;
-}
-
-static void reader_close(struct kafka_reader *reader) {
-    pthread_mutex_lock(&reader->mutex);
-    if (reader->queue)
-        rd_kafka_queue_destroy(reader->queue);
-    reader->queue = NULL;
-    pthread_mutex_unlock(&reader->mutex);
-    kafka_client_release(&reader->client);
-}
-
-bool kafka_reader_new(const struct kafka_reader_options *options, struct kafka_reader **ret_reader,
-                      struct error *error) {
     struct kafka_reader *reader = memory_alloc(sizeof *reader);
-    reader->options = *options;
-    reader->options.group = reader->group = memory_or_exit(strdup(options->group));
-    pthread_mutex_init(&reader->mutex, NULL);
-    if (!reader_open(reader, error)) {
+    if (!kafka_client_init(&reader->client, KAFKA_ROLE_READER, options->settings, reader_defaults, fixed, NULL, NULL,
+                           error)) {
         kafka_reader_free(reader);
         return false;
     }
+    rd_kafka_poll_set_consumer(reader->client.handle);
+    reader->nudge_messages = READER_QUEUE_MESSAGES / 2;
+    reader->nudge_bytes = (options->queue_kbytes ? options->queue_kbytes : READER_QUEUE_KBYTES) * 512;
+    reader->queue = rd_kafka_queue_get_consumer(reader->client.handle);
     *ret_reader = reader;
     return true;
-}
-
-/* It is closed only if a client could not be made anew. */
-static bool reader_is_open(const struct kafka_reader *reader, struct error *error) {
-    return reader->client.handle || error_set(error, ERROR_RETRY, "kafka_closed", "there is no client: assign again");
 }
 
 static void reader_drop_current(struct kafka_reader *reader) {
@@ -116,29 +82,27 @@ void kafka_reader_free(struct kafka_reader *reader) {
     if (!reader)
         return;
     reader_drop_current(reader);
-    reader_close(reader);
+    if (reader->queue)
+        rd_kafka_queue_destroy(reader->queue);
+    kafka_client_release(&reader->client);
     kafka_view_release(&reader->view);
-    pthread_mutex_destroy(&reader->mutex);
-    free(reader->group);
     free(reader);
 }
 
+/* librdkafka (2.0.2 as 2.15) aborts the process (assertion `rktp_started`) when a partition is taken away a second time before its
+ * first stop was reported. Its main thread serves calls, stops and reports in one queue: after a call that takes all away, and
+ * another one, the stops were reported. So an assignment is two calls; one that replaces another is not. */
 bool kafka_reader_assign(struct kafka_reader *reader, const struct kafka_partition *partitions, size_t count,
                          struct error *error) {
     reader_drop_current(reader);
-    /* librdkafka 2.0.2 aborts the process (rktp_started) when a partition is taken away again that has not stopped yet. Once a record
-     * or an end has come, what was assigned before has; until then another assignment is for another client. */
-    if (reader->is_settling) {
-        reader_close(reader);
-        if (!reader_open(reader, error))
-            return false;
-    }
-    reader->was_assigned = reader->is_settling = true;
+    reader->was_assigned = true;
     rd_kafka_topic_partition_list_t *list = memory_or_exit(rd_kafka_topic_partition_list_new((int)count));
     for (size_t i = 0; i < count; i++)
         rd_kafka_topic_partition_list_add(list, partitions[i].topic, partitions[i].partition)->offset =
             partitions[i].offset;
-    rd_kafka_resp_err_t code = rd_kafka_assign(reader->client.handle, list);
+    rd_kafka_resp_err_t code = rd_kafka_assign(reader->client.handle, NULL);
+    if (!code && count > 0)
+        code = rd_kafka_assign(reader->client.handle, list);
     rd_kafka_topic_partition_list_destroy(list);
     return code ? kafka_error_set(error, code, "cannot read partitions", NULL) : true;
 }
@@ -176,12 +140,9 @@ static rd_kafka_message_t *reader_next(struct kafka_reader *reader, int timeout_
 enum kafka_read kafka_reader_poll(struct kafka_reader *reader, int timeout_ms, struct message *ret_message,
                                   struct error *error) {
     reader_drop_current(reader);
-    if (!reader_is_open(reader, error))
-        return KAFKA_READ_ERROR;
     rd_kafka_message_t *record = reader_next(reader, timeout_ms);
     if (!record)
         return kafka_client_take_event(&reader->client, error) ? KAFKA_READ_ERROR : KAFKA_READ_NOTHING;
-    reader->is_settling = false;
     reader->current = record; /* an event that came with it waits for a poll without a record */
     if (record->err)
         return reader_failed(reader, record, ret_message, error);
@@ -195,16 +156,12 @@ enum kafka_read kafka_reader_poll(struct kafka_reader *reader, int timeout_ms, s
 /* The yield is remembered by the queue until a poll sees it; the look above, which does not wait, may be that poll. */
 void kafka_reader_wake(struct kafka_reader *reader) {
     atomic_store(&reader->is_woken, true);
-    pthread_mutex_lock(&reader->mutex);
-    if (reader->queue)
-        rd_kafka_queue_yield(reader->queue);
-    pthread_mutex_unlock(&reader->mutex);
+    rd_kafka_queue_yield(reader->queue);
 }
 
 bool kafka_reader_watermarks(struct kafka_reader *reader, const char *topic, int32_t partition, int timeout_ms,
                              int64_t *ret_low, int64_t *ret_high, struct error *error) {
-    return reader_is_open(reader, error) &&
-           kafka_client_watermarks(&reader->client, topic, partition, timeout_ms, ret_low, ret_high, error);
+    return kafka_client_watermarks(&reader->client, topic, partition, timeout_ms, ret_low, ret_high, error);
 }
 
 /* "Transport failure" is all that a failed question tells; why (a password, a certificate) came as an event. */
@@ -226,8 +183,6 @@ static void reader_name_cause(struct kafka_reader *reader, const char *topic, st
 bool kafka_reader_partition_count(struct kafka_reader *reader, const char *topic, int timeout_ms, int32_t *ret_count,
                                   struct error *error) {
     int32_t replicas;
-    if (!reader_is_open(reader, error))
-        return false;
     if (kafka_client_partition_count(&reader->client, topic, timeout_ms, ret_count, &replicas, error))
         return true;
     if (error->kind == ERROR_RETRY)

@@ -23,9 +23,8 @@ bool kafka_reader_new(const struct kafka_reader_options *options, struct kafka_r
     __attribute__((warn_unused_result));
 void kafka_reader_free(struct kafka_reader *reader);
 
-/* Replaces what is read; if nothing has come yet of what was assigned before, with another connection (librdkafka 2.0.2 does not
- * survive it otherwise), so the settings must live as long as the reader. Offsets: absolute, KAFKA_OFFSET_BEGINNING, KAFKA_OFFSET_END, or KAFKA_OFFSET_TAIL(n): n before the
- * end (offsets are not dense: fewer than n records may stand there). count 0 = stop reading. */
+/* Replaces what is read, at any time. Offsets: absolute, KAFKA_OFFSET_BEGINNING, KAFKA_OFFSET_END, or KAFKA_OFFSET_TAIL(n): n
+ * before the end (offsets are not dense: fewer than n records may stand there). count 0 = stop reading. */
 #define KAFKA_OFFSET_TAIL(n) ((int64_t)-2000 - (int64_t)(n))
 bool kafka_reader_assign(struct kafka_reader *reader, const struct kafka_partition *partitions, size_t count,
                          struct error *error) MUST_USE;

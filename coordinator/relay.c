@@ -77,13 +77,6 @@ static bool relay_open_reader(struct relay *relay, struct error *error) {
     return kafka_reader_new(&options, &relay->reader, error);
 }
 
-/* librdkafka 2.0.2 asserts when partitions that are still starting or stopping are assigned anew: another purpose, another client. */
-static bool relay_renew_reader(struct relay *relay, struct error *error) {
-    kafka_reader_free(relay->reader);
-    relay->reader = NULL;
-    return relay_open_reader(relay, error);
-}
-
 /* A missing topic is the operator's to create; the coordinator has said so when it started. */
 static bool relay_know_outputs(struct relay *relay, struct error *error) {
     outputs_release(&relay->outputs);
@@ -144,8 +137,7 @@ static bool relay_exceed_epoch(struct relay *relay, int64_t seen, struct relay_p
 
 static bool relay_publish(struct relay *relay, struct relay_progress *progress, struct error *error) {
     struct witness seen;
-    if (!relay_renew_reader(relay, error) ||
-        !witness_look(relay->reader, relay->options.topic_prefix, BROKER_MS, &seen, error) || !relay_renew_reader(relay, error)) {
+    if (!witness_look(relay->reader, relay->options.topic_prefix, BROKER_MS, &seen, error)) {
         error->kind = ERROR_RETRY;
         return false;
     }

@@ -353,8 +353,8 @@ static bool assign(struct link *link, struct error *error) {
     return kafka_reader_assign(link->reader, partitions, kept, error);
 }
 
-/* False: the reader is not there yet. librdkafka 2.0.2 aborts when it is assigned anew before the partitions of the assignment
- * before the last one have stopped; once something comes of an assignment, they have. */
+/* False: the reader is not there yet. An assignment throws away what was fetched; the next one waits until something has come of
+ * this one, so that many new places in a row cannot starve those that are there. */
 static bool serve_reader(struct link *link) {
     struct error error;
     if (link->reader && link->results_partitions > 0 && (!link->must_assign || link->is_settling))
@@ -468,7 +468,7 @@ static void take_partition_error(struct link *link, const struct message *messag
     if (place)
         forget_position(place);
     link->must_assign = true;
-    link->is_settling = false; /* the wait before the next one is long beside a stop */
+    link->is_settling = false;
     reader_later(link);
 }
 

@@ -419,6 +419,23 @@ static void test_kafka_reader__is_assigned_anew_before_anything_has_come(void **
     assert_int_equal(read_all(f, numbers, 32), 20);
 }
 
+/* The same, at its end: two stops of one partition would be under way. */
+static void test_kafka_reader__may_go_right_after_it_was_assigned_anew(void **state) {
+    struct fixture *f = *state;
+    fill_topic(f, 20);
+    struct kafka_partition whole = {TOPIC, 0, KAFKA_OFFSET_BEGINNING};
+    struct message message;
+    struct error error = {0};
+    for (int round = 0; round < 4; round++) {
+        open_reader(f);
+        assert_done(kafka_reader_assign(f->reader, &whole, 1, &trouble));
+        assert_int_equal(kafka_reader_poll(f->reader, LIMIT_MS, &message, &error), KAFKA_READ_MESSAGE);
+        assert_done(kafka_reader_assign(f->reader, &whole, 1, &trouble));
+        kafka_reader_free(f->reader);
+        f->reader = NULL;
+    }
+}
+
 /* ---- consumer ---- */
 
 static void on_rebalance(void *context, enum kafka_rebalance what, const struct kafka_partition *partitions,
@@ -604,6 +621,7 @@ int main(void) {
         CASE(test_kafka_producer__reports_what_a_purge_dropped),
         CASE(test_kafka_reader__shows_records_byte_for_byte),
         CASE(test_kafka_reader__is_assigned_anew_before_anything_has_come),
+        CASE(test_kafka_reader__may_go_right_after_it_was_assigned_anew),
         CASE(test_kafka_reader__reads_tails_and_reports_ends_and_lost_offsets),
         CASE(test_kafka_consumer__starts_where_its_owner_says),
         CASE(test_kafka_consumer__can_be_closed_while_it_joins),
