@@ -112,7 +112,7 @@ DECLARE
   is_member boolean; is_open boolean; heads int[] := '{}'; last_members int[] := '{}'; v_free text[];
   has_line boolean; is_line boolean; v_behind bigint; v_open_until timestamptz; ahead record; v_freed boolean := false;
   f bigint; v_drawn bigint; stamps bigint[]; dead_stamps bigint[] := '{}'; found bigint[]; gone bigint[]; passed int[];
-  targets text[]; plain text[]; asked int; stamped int; inserted int; mine bigint; is_in_rows boolean; v_basis jsonb;
+  targets text[]; wanted lease.targets; all_targets text[]; all_wanted lease.targets; asked int; stamped int; inserted int; mine bigint; is_in_rows boolean; v_basis jsonb;
   v_outcome text; v_reason text; v_field text; v_amount bigint; v_blocking int; v_resource text; v_blocker jsonb;
   v_changes boolean; v_grant boolean; v_event text; v_payload text; v_cut timestamptz;
   r record; g record; room int; taken int; d_count bigint;
@@ -207,10 +207,11 @@ BEGIN
   -- are overtaken, and expired items that a claim could get. Any other lease behind a stamp is dead by a plain read: fences are
   -- not given out again, and what has ended stays so.
   IF has_resources THEN
-    targets := coalesce(p_resource, '{}') || ARRAY(SELECT tt || '/*' FROM unnest(p_table) tt);
     SELECT array_agg(type) INTO guards FROM lease.guarded;
-    has_rows := guards IS NOT NULL AND EXISTS (SELECT FROM unnest(p_resource) u WHERE split_part(u, '/', 1) = ANY (guards));
-    stamps := lease.stamps_on(targets, has_rows);
+    all_targets := coalesce(p_resource, '{}') || ARRAY(SELECT tt || '/*' FROM unnest(p_table) tt);
+    all_wanted := lease.split_targets(all_targets, guards);
+    has_rows := all_wanted.rows <> '{}';
+    stamps := lease.stamps_on(all_wanted);
   END IF;
   IF stamps IS NOT NULL OR has_claims THEN
     FOR r IN
@@ -384,7 +385,11 @@ BEGIN
         lo := CASE WHEN i = 1 THEN 1 ELSE coalesce(p_resource_upto[i - 1], 0) + 1 END; hi := coalesce(p_resource_upto[i], 0);
         asked := 0;
         IF hi >= lo OR coalesce(p_flag[i], false) THEN
-          SELECT array_agg(DISTINCT p_resource[j] COLLATE "C") INTO targets FROM generate_series(lo, hi) AS j;
+          IF hi - lo + 1 = cardinality(p_resource) AND coalesce(cardinality(p_table), 0) = 0 THEN
+            targets := p_resource;   -- as they are: what is named twice is found out below
+          ELSE
+            SELECT array_agg(DISTINCT p_resource[j] COLLATE "C") INTO targets FROM generate_series(lo, hi) AS j;
+          END IF;
           v_amount := coalesce(cardinality(targets), 0);
           IF cmd = 0 AND coalesce(p_flag[i], false) THEN
             SELECT targets || array_agg(DISTINCT p_table[j] || '/*') INTO targets
@@ -402,24 +407,25 @@ BEGIN
         END IF;
         gone := NULL; passed := '{}'; mine := 0; is_in_rows := false;
         IF asked > 0 THEN
-          IF stampings = 1 THEN
-            found := stamps;
+          IF targets = all_targets THEN
+            wanted := all_wanted;
           ELSE
-            found := lease.stamps_on(targets, has_rows);
+            wanted := lease.split_targets(targets, CASE WHEN has_rows THEN guards END);
           END IF;
+          found := CASE WHEN stampings = 1 THEN stamps ELSE lease.stamps_on(wanted) END;
           FOREACH f IN ARRAY coalesce(found, '{}') LOOP
             t := array_position(s_fence, f);
             IF t IS NULL THEN
               -- No lease has it (dead), or one that another transaction has in hand (busy).
               IF f = ANY (dead_stamps) THEN gone := gone || f;
-              ELSIF v_outcome <> 'held' THEN v_outcome := 'busy'; SELECT w.first INTO v_resource FROM lease.stamped_with(targets, has_rows, f) w;
+              ELSIF v_outcome <> 'held' THEN v_outcome := 'busy'; SELECT w.first INTO v_resource FROM lease.stamped_with(wanted, f) w;
               END IF;
             ELSIF s_cond[t] IN (in_held, in_covering, in_unfenced) THEN
               IF t = s THEN
-                SELECT w.count INTO mine FROM lease.stamped_with(targets, has_rows, f) w;
+                SELECT w.count INTO mine FROM lease.stamped_with(wanted, f) w;
               ELSIF v_outcome <> 'held' THEN
                 v_outcome := 'held'; v_blocking := t;
-                SELECT w.first INTO v_resource FROM lease.stamped_with(targets, has_rows, f) w;
+                SELECT w.first INTO v_resource FROM lease.stamped_with(wanted, f) w;
               END IF;
             ELSE
               gone := gone || f;
@@ -429,7 +435,7 @@ BEGIN
           -- A resource's fences only rise: what was granted under a higher fence since is out of this lease's reach for good.
           IF cmd = 1 AND (SELECT max(u) FROM unnest(gone) u) > s_fence[s] THEN
             v_outcome := 'stale'; v_blocking := NULL;
-            SELECT w.first INTO v_resource FROM unnest(gone) u CROSS JOIN LATERAL lease.stamped_with(targets, has_rows, u) w WHERE u > s_fence[s] AND w.first IS NOT NULL LIMIT 1;
+            SELECT w.first INTO v_resource FROM unnest(gone) u CROSS JOIN LATERAL lease.stamped_with(wanted, u) w WHERE u > s_fence[s] AND w.first IS NOT NULL LIMIT 1;
           END IF;
         END IF;
 
@@ -441,31 +447,35 @@ BEGIN
             -- Nobody's row is waited for. But the wait may have been for the end of the table, where lanes make room one after the other:
             -- if all rows can be locked, it is tried once more with a little patience.
             -- Rows of guarded tables are strangers' too; what their tables object to is this start's answer.
-            plain := CASE WHEN has_rows THEN lease.plain_among(targets) ELSE targets END;
             v_patience := patience_short;
             LOOP
               is_in_rows := false;
               BEGIN
                 IF v_patience <> patience_short
-                   AND (SELECT count(*) FROM (SELECT FROM lease.resource x WHERE x.resource = ANY (plain) FOR NO KEY UPDATE SKIP LOCKED) q)
-                       < (SELECT count(*) FROM lease.resource x WHERE x.resource = ANY (plain)) THEN
+                   AND (SELECT count(*) FROM (SELECT FROM lease.resource x WHERE x.resource = ANY (wanted.plain) FOR NO KEY UPDATE SKIP LOCKED) q)
+                       < (SELECT count(*) FROM lease.resource x WHERE x.resource = ANY (wanted.plain)) THEN
                   RAISE EXCEPTION 'a resource is in other hands' USING ERRCODE = 'object_in_use';
                 END IF;
                 PERFORM set_config('lock_timeout', v_patience, true);
                 UPDATE lease.resource x SET fence = f
-                 WHERE x.resource = ANY (plain) AND (x.fence IS NULL OR x.fence = ANY (gone));
+                 WHERE x.resource = ANY (wanted.plain) AND (x.fence IS NULL OR x.fence = ANY (gone));
                 GET DIAGNOSTICS stamped = ROW_COUNT;
-                IF stamped + mine < cardinality(plain) THEN
+                IF stamped + mine < cardinality(wanted.plain) THEN
                   INSERT INTO lease.resource (resource, fence)
-                  SELECT u, f FROM unnest(plain) AS u ORDER BY u
+                  SELECT u, f FROM unnest(wanted.plain) AS u ORDER BY u
                   ON CONFLICT DO NOTHING;
                   GET DIAGNOSTICS inserted = ROW_COUNT;
                   stamped := stamped + inserted;
                 END IF;
-                IF has_rows AND cardinality(plain) < asked THEN
+                IF wanted.rows <> '{}' THEN
                   is_in_rows := true;
                   PERFORM set_config('lock_timeout', patience_short, true);
-                  stamped := stamped + lease.stamp_rows(targets, f, gone);
+                  stamped := stamped + lease.stamp_rows(wanted.rows, f, gone);
+                END IF;
+                IF stamped + mine < asked THEN
+                  v_amount := v_amount - asked;
+                  SELECT count(DISTINCT u) INTO asked FROM unnest(targets) u;
+                  v_amount := v_amount + asked;
                 END IF;
                 IF stamped + mine <> asked THEN
                   RAISE EXCEPTION 'a resource was taken in between' USING ERRCODE = 'object_in_use';

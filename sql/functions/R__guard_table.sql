@@ -155,41 +155,48 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   f record;
   v_table constant text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation);
-  v_declare text; v_keys text; v_join text; v_id text; v_check text;
+  -- A key of one column is looked up at once; of several, or through partitions (which a list does not sort out), one after the other.
+  v_at_once constant boolean := (SELECT c.relkind = 'r' FROM pg_class c WHERE c.oid = p_relation) AND (SELECT count(*) = 1 FROM lease.key_of(p_relation));
+  v_declare text; v_keys text; v_join text; v_tables text; v_id text; v_check text;
 BEGIN
-  -- Of one key (k1) or several (k1, k2 ...): the arrays, and how a row t is found by them.
+  -- Of one key (k1) or several (k1, k2 ...): the arrays; what stands before `AS t` in a list of tables, and how a row t is found by them;
+  -- the id of a row t; the ids as the table would spell them. (A type without a cast of its own to text is cast by its output function.)
   SELECT string_agg(CASE WHEN k.of = 1 THEN format('  k1 constant %s[] := p_ids::%s[];', k.type, k.type)
                          ELSE format('  k%s constant %s[] := ARRAY(SELECT split_part(i, '':'', %s) FROM unnest(p_ids) WITH ORDINALITY AS u (i, n) ORDER BY n)::%s[];', k.n, k.type, k.n, k.type)
                     END, E'\n' ORDER BY k.n),
-         format('unnest(%s) AS k (%s)', string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n)),
-         string_agg(format('t.%I %s k.k%s', k.name, k.equals, k.n), ' AND ' ORDER BY k.n),
+         CASE WHEN NOT v_at_once THEN format('unnest(%s) AS k (%s)', string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n)) END,
+         string_agg(format(CASE WHEN v_at_once THEN 't.%I %s ANY (k1)' ELSE 't.%I %s k.k%s' END, k.name, k.equals, k.n), ' AND ' ORDER BY k.n),
          format('concat_ws('':'', %s)', string_agg(CASE WHEN k.type = 'bpchar' THEN format('rtrim(t.%I::text)', k.name) ELSE format('t.%I', k.name) END, ', ' ORDER BY k.n)),
-         format('ARRAY(SELECT concat_ws('':'', %s) FROM unnest(%s) WITH ORDINALITY AS u (%s, n) ORDER BY n)', string_agg('u.k' || k.n, ', ' ORDER BY k.n),
-                string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n))
+         CASE WHEN count(*) = 1 AND NOT bool_or(k.has_cast) THEN 'k1::text[]'
+              ELSE format('ARRAY(SELECT concat_ws('':'', %s) FROM unnest(%s) WITH ORDINALITY AS u (%s, n) ORDER BY n)', string_agg('u.k' || k.n, ', ' ORDER BY k.n),
+                          string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n)) END
     INTO v_declare, v_keys, v_join, v_id, v_check
-    FROM (SELECT q.*, row_number() OVER () AS n, count(*) OVER () AS of FROM lease.key_of(p_relation) q) k;
+    FROM (SELECT q.*, row_number() OVER () AS n, count(*) OVER () AS of,
+                 EXISTS (SELECT FROM pg_cast c WHERE c.castsource = q.type::regtype AND c.casttarget = 'text'::regtype AND c.castmethod = 'f') AS has_cast
+            FROM lease.key_of(p_relation) q) k;
 
+  v_tables := concat_ws(', ', v_keys, v_table);
   FOR f IN
     SELECT * FROM (VALUES
       ('stamps', 'p_ids text[]', 'bigint[]', format(
-         'RETURN (SELECT array_agg(DISTINCT t.lease_fence) FROM %s JOIN %s AS t ON %s WHERE t.lease_fence IS NOT NULL);', v_keys, v_table, v_join)),
+         'RETURN (SELECT array_agg(DISTINCT t.lease_fence) FROM %s AS t WHERE %s AND t.lease_fence IS NOT NULL);', v_tables, v_join)),
       ('stamped', 'p_fence bigint, p_ids text[]', 'bigint', format(
-         'RETURN (SELECT count(*) FROM %s JOIN %s AS t ON %s WHERE t.lease_fence = p_fence);', v_keys, v_table, v_join)),
+         'RETURN (SELECT count(*) FROM %s AS t WHERE %s AND t.lease_fence = p_fence);', v_tables, v_join)),
       ('blocker', 'p_fence bigint, p_ids text[]', 'text', format(
-         'RETURN (SELECT min(%s COLLATE "C") FROM %s JOIN %s AS t ON %s WHERE t.lease_fence = p_fence);', v_id, v_keys, v_table, v_join)),
+         'RETURN (SELECT min(%s COLLATE "C") FROM %s AS t WHERE %s AND t.lease_fence = p_fence);', v_id, v_tables, v_join)),
       ('missing', 'p_ids text[]', 'text', format(
-         'RETURN (SELECT min(i COLLATE "C") FROM unnest(p_ids) AS i WHERE i NOT IN (SELECT %s FROM %s JOIN %s AS t ON %s));', v_id, v_keys, v_table, v_join)),
+         'RETURN (SELECT min(i COLLATE "C") FROM unnest(p_ids) AS i WHERE i NOT IN (SELECT %s FROM %s AS t WHERE %s));', v_id, v_tables, v_join)),
       ('stamp', 'p_fence bigint, p_ids text[], p_dead bigint[]', 'bigint', format(
          'IF current_user <> ''lease_stamper'' THEN' || E'\n'
          || '    RAISE EXCEPTION ''a stamping function was altered'' USING ERRCODE = ''LE012'';' || E'\n'
          || '  END IF;' || E'\n'
          || '  PERFORM lease.assert_guard(%L);' || E'\n'
          || '  SET CONSTRAINTS ALL IMMEDIATE;' || E'\n'
-         || '  WITH stamped AS (UPDATE %s AS t SET lease_fence = p_fence FROM %s' || E'\n'
+         || '  WITH stamped AS (UPDATE %s AS t SET lease_fence = p_fence%s' || E'\n'
          || '                    WHERE %s AND (t.lease_fence IS NULL OR t.lease_fence = ANY (p_dead)) RETURNING t.lease_fence)' || E'\n'
          || '  SELECT count(*) INTO v_count FROM stamped WHERE lease_fence = p_fence;' || E'\n'
          || '  SET CONSTRAINTS ALL IMMEDIATE;' || E'\n'
-         || '  RETURN v_count;', p_type, v_table, v_keys, v_join))
+         || '  RETURN v_count;', p_type, v_table, ' FROM ' || v_keys, v_join))
       ) AS v (name, arguments, result, body)
   LOOP
     EXECUTE format($text$

@@ -5,19 +5,26 @@ SET LOCAL ROLE lease_owner;
 -- table's row, and the functions that registration has made in the schema lease_stamp read and write it, with rights to the stamps alone.
 -- Nobody is waited for: whoever has such a table or row locked makes its stamps unreadable, and the start that wants it busy.
 
--- The names of guarded tables' rows among p_targets, a row a type. <type>/* is no row. What is named twice comes twice.
-CREATE OR REPLACE FUNCTION lease.rows_named(p_targets text[]) RETURNS TABLE (type text, ids text[])
-LANGUAGE sql STABLE AS $$
-  SELECT g.type, q.ids
-    FROM lease.guarded g CROSS JOIN LATERAL (SELECT array_agg(substr(u, length(g.type) + 2)) AS ids FROM unnest(p_targets) AS u
-                                              WHERE starts_with(u, g.type || '/') AND right(u, 2) <> '/*') AS q
-   WHERE q.ids IS NOT NULL ORDER BY g.type
-$$;
-
--- The names among p_targets that are rows of lease.resource: all others.
-CREATE OR REPLACE FUNCTION lease.plain_among(p_targets text[]) RETURNS text[]
-LANGUAGE sql STABLE AS $$
-  SELECT ARRAY(SELECT u FROM unnest(p_targets) u WHERE right(u, 2) = '/*' OR split_part(u, '/', 1) <> ALL (ARRAY(SELECT g.type FROM lease.guarded g)))
+-- Splits these names. p_guards: the types of guarded tables, or NULL where none is meant. <type>/* is no row. What is named twice comes twice.
+CREATE OR REPLACE FUNCTION lease.split_targets(p_names text[], p_guards text[]) RETURNS lease.targets
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_split lease.targets := ROW(p_names, '{}'); v_type text; v_ids text[]; v_found int := 0;
+BEGIN
+  FOREACH v_type IN ARRAY coalesce(p_guards, '{}') LOOP
+    v_ids := ARRAY(SELECT substr(u, length(v_type) + 2) FROM unnest(p_names) u WHERE starts_with(u, v_type || '/') AND u <> v_type || '/*');
+    IF v_ids <> '{}' THEN
+      v_split.rows := v_split.rows || ROW(v_type, v_ids)::lease.named_rows;
+      v_found := v_found + cardinality(v_ids);
+    END IF;
+  END LOOP;
+  IF v_found = cardinality(p_names) THEN
+    v_split.plain := '{}';
+  ELSIF v_found > 0 THEN
+    v_split.plain := ARRAY(SELECT u FROM unnest(p_names) u WHERE right(u, 2) = '/*' OR split_part(u, '/', 1) <> ALL (p_guards));
+  END IF;
+  RETURN v_split;
+END
 $$;
 
 -- Errors of a user's table that are the start's own affair; what the server lacks or an administrator ends is everybody's.
@@ -51,18 +58,15 @@ END
 $$;
 
 -- The stamps that these resources carry now, read without a lock.
-CREATE OR REPLACE FUNCTION lease.stamps_on(p_targets text[], p_has_rows boolean) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION lease.stamps_on(p_targets lease.targets) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
-  v_found bigint[]; v_plain text[] := p_targets; v_lock_timeout constant text := current_setting('lock_timeout'); r record;
+  v_found bigint[]; v_lock_timeout constant text := current_setting('lock_timeout'); r lease.named_rows;
 BEGIN
-  IF p_has_rows THEN
-    v_plain := lease.plain_among(p_targets);
-  END IF;
-  SELECT array_agg(DISTINCT x.fence) INTO v_found FROM lease.resource x WHERE x.resource = ANY (v_plain) AND x.fence IS NOT NULL;
-  IF p_has_rows THEN
+  SELECT array_agg(DISTINCT x.fence) INTO v_found FROM lease.resource x WHERE x.resource = ANY (p_targets.plain) AND x.fence IS NOT NULL;
+  IF p_targets.rows <> '{}' THEN
     PERFORM set_config('lock_timeout', '1ms', true);
-    FOR r IN SELECT * FROM lease.rows_named(p_targets) LOOP
+    FOREACH r IN ARRAY p_targets.rows LOOP
       v_found := v_found || lease.read_stamps(r.type, r.ids);
     END LOOP;
     PERFORM set_config('lock_timeout', v_lock_timeout, true);
@@ -73,16 +77,13 @@ END
 $$;
 
 -- How many of these resources carry this stamp, and the first of them by name.
-CREATE OR REPLACE FUNCTION lease.stamped_with(p_targets text[], p_has_rows boolean, p_fence bigint, OUT count bigint, OUT first text)
+CREATE OR REPLACE FUNCTION lease.stamped_with(p_targets lease.targets, p_fence bigint, OUT count bigint, OUT first text)
 LANGUAGE plpgsql AS $$
 DECLARE
-  v_count bigint; v_first text; v_lock_timeout constant text := current_setting('lock_timeout'); r record;
+  v_count bigint; v_first text; v_lock_timeout constant text := current_setting('lock_timeout'); r lease.named_rows;
 BEGIN
-  SELECT count(*), min(x.resource) INTO count, first FROM lease.resource x WHERE x.resource = ANY (p_targets) AND x.fence = p_fence;
-  IF NOT p_has_rows THEN
-    RETURN;
-  END IF;
-  FOR r IN SELECT * FROM lease.rows_named(p_targets) LOOP
+  SELECT count(*), min(x.resource) INTO count, first FROM lease.resource x WHERE x.resource = ANY (p_targets.plain) AND x.fence = p_fence;
+  FOREACH r IN ARRAY p_targets.rows LOOP
     BEGIN
       PERFORM set_config('lock_timeout', '1ms', true);
       EXECUTE format('SELECT lease_stamp.%I($1, $2), lease_stamp.%I($1, $2)', r.type || '.stamped', r.type || '.blocker') INTO v_count, v_first USING p_fence, r.ids;
@@ -96,14 +97,14 @@ BEGIN
 END
 $$;
 
--- Stamps the rows of guarded tables among p_targets, where they carry no stamp or one of p_dead; returns how many. The caller has the
+-- Stamps these rows of guarded tables, where they carry no stamp or one of p_dead; returns how many. The caller has the
 -- subtransaction and the lock_timeout. Any error of the table is raised as it is. LE014: a row is not there; its name is the message.
-CREATE OR REPLACE FUNCTION lease.stamp_rows(p_targets text[], p_fence bigint, p_dead bigint[]) RETURNS bigint
+CREATE OR REPLACE FUNCTION lease.stamp_rows(p_rows lease.named_rows[], p_fence bigint, p_dead bigint[]) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-  v_count bigint; v_all bigint := 0; v_missing text; r record;
+  v_count bigint; v_all bigint := 0; v_missing text; r lease.named_rows;
 BEGIN
-  FOR r IN SELECT * FROM lease.rows_named(p_targets) LOOP
+  FOREACH r IN ARRAY p_rows LOOP
     EXECUTE format('SELECT lease_stamp.%I($1, $2, $3)', r.type || '.stamp') INTO v_count USING p_fence, r.ids, coalesce(p_dead, '{}');
     IF v_count < cardinality(r.ids) THEN
       EXECUTE format('SELECT lease_stamp.%I($1)', r.type || '.missing') INTO v_missing USING r.ids;

@@ -57,6 +57,15 @@ def test_a_start_stamps_all_its_rows_with_one_fence(shop):
     assert shop.lease("settlement", "s1")["resources_covered"] == 5
 
 
+def test_what_a_start_names_twice_counts_once(shop):
+    twice = contracts(1, 2, 1) + ["track/1:4", "elsewhere/x", "track/1:4", "elsewhere/x"]
+    grant = shop.grant_of(start("s1", resources=twice))
+    assert len(stamps(shop)) == 2 and stamps(shop, "shop.track") == [grant.fence]
+    assert shop.lease("settlement", "s1")["resources_covered"] == 4
+    other = shop.decide(start("s2", resources=contracts(2, 2)))
+    assert (other.outcome, result_of(shop, other)["blocker"]["resource"]) == ("held", "contract/2")
+
+
 def test_a_second_start_is_told_who_holds_which_row(shop):
     grant = shop.grant_of(start("s1", resources=contracts(1, 2, 3)))
     answer = shop.decide(start("s2", holder="h2", resources=contracts(3, 4)))
