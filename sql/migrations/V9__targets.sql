@@ -10,4 +10,5 @@ DROP FUNCTION IF EXISTS lease.plain_among(text[]);
 DROP FUNCTION IF EXISTS lease.stamps_on(text[], boolean);
 DROP FUNCTION IF EXISTS lease.stamped_with(text[], boolean, bigint);
 DROP FUNCTION IF EXISTS lease.stamp_rows(text[], bigint, bigint[]);
+UPDATE lease.setting SET schema_version = 9;
 RESET ROLE;
