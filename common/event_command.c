@@ -91,6 +91,7 @@ void command_say_nothing(struct command *command) {
     command->refresh = COMMAND_ABSENT;
     command->wait_ms = COMMAND_ABSENT;
     command->word = NULL;
+    command->old = NULL;
     command->flag = -1;
     command->resources = NULL;
     command->resource_count = 0;
