@@ -195,7 +195,8 @@ static bool decode_structured(struct decoder *decoder, enum event_mode mode, jso
     if (!event_check_identified(decoder) || !check_envelope(decoder, *ret_root))
         return false;
     struct json_member member = {0};
-    json_text_find_member(message->value, message->value_size, "data", &member);
+    if (data != NULL && !json_text_find_member(message->value, message->value_size, "data", &member))
+        return event_fault_text(decoder, EVENT_NOT_ALLOWED_CHARACTERS, "data"); /* its name was written with escapes */
     return decode_data(decoder, data, (struct slice){.data = member.value, .size = member.value_size});
 }
 
