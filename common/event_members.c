@@ -167,14 +167,7 @@ static bool read_object(struct reading *reading, const struct member *member, co
 
 /* The id of another message. */
 static bool read_message_id(struct reading *reading, const struct member *member, const json_t *value) {
-    struct slice text = {.data = json_string_value(value), .size = json_string_length(value)};
-    if (!json_is_string(value))
-        return fault_of(reading, member, EVENT_WRONG_TYPE);
-    enum event_reason reason = event_text_attribute(text);
-    if (reason != EVENT_REASON_NONE)
-        return fault_of(reading, member, reason);
-    *(const char **)destination(reading, member) = command_copy(reading->decoder->command, text.data, text.size);
-    return true;
+    return read_checked(reading, member, value, event_text_attribute);
 }
 
 /* ---- lists of names ---- */

@@ -91,6 +91,7 @@ FAULTS = [
     ("edit of a list", "edit", {"new": []}, "wrong_type", "new", True),
     ("edit parked for no time", "edit", {"park_ms": 0}, "out_of_range", "park_ms", True),
     ("edit that follows an id with a space", "edit", {"follows": "a b"}, "not_allowed_characters", "follows", True),
+    ("edit that follows a number", "edit", {"follows": 1.5}, "wrong_type", "follows", True),
     ("cancel without an editor", "cancel", {"editor": REMOVE}, "missing", "editor", True),
     ("ttl above a day", "start", {"ttl_ms": 86400001}, "out_of_range", "ttl_ms", True),
     ("ttl null", "start", {"ttl_ms": None}, "wrong_type", "ttl_ms", True),
