@@ -16,7 +16,7 @@
 
 static const char environment_prefix[] = "LEASE_";
 static const char property_prefix[] = "KAFKA_"; /* behind LEASE_ */
-static const char file_suffix[] = "_file";
+enum { FILE_SUFFIX_SIZE = sizeof "_file" - 1 };
 
 /* What one source said about one row. */
 struct setting {
@@ -64,11 +64,11 @@ static bool is_secret(const struct config_row *row) {
 
 /* Length of `name` without "_file" (or, as the environment spells it, ".file"), 0 if it does not end so. */
 static size_t without_file_suffix(const char *name) {
-    size_t length = strlen(name), suffix = sizeof file_suffix - 1;
-    if (length <= suffix)
+    size_t length = strlen(name);
+    if (length <= FILE_SUFFIX_SIZE)
         return 0;
-    const char *end = name + length - suffix;
-    return (*end == '_' || *end == '.') && strcmp(end + 1, "file") == 0 ? length - suffix : 0;
+    const char *end = name + length - FILE_SUFFIX_SIZE;
+    return (*end == '_' || *end == '.') && strcmp(end + 1, "file") == 0 ? length - FILE_SUFFIX_SIZE : 0;
 }
 
 static const struct config_row *row_named(const struct config_schema *schema, const char *key, size_t length) {

@@ -54,7 +54,7 @@ const struct output_topic *outputs_topic(const struct outputs *outputs, enum top
     for (size_t i = 0; i < OUTPUT_TOPICS; i++)
         if (outputs->topics[i].id == id)
             return &outputs->topics[i];
-    assert(!"an output topic");
+    assert(false && "an output topic");
     return NULL;
 }
 
