@@ -188,7 +188,7 @@ void readback_acknowledged(struct readback *readback, int32_t index, int64_t off
         return;
     int64_t expected = readback->next[index];
     readback->next[index] = offset < 0 ? -1 : offset + 1;
-    if (offset >= 0 && offset != expected)
+    if (offset > 0 && offset != expected) /* nothing stands before the first: then the topic was made anew */
         look(readback, index, offset);
     else if (offset >= 0 && readback->look_upto[index] == 0)
         readback->position[index] = offset + 1;
