@@ -16,7 +16,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 INPUT_BYTES = 8192      # at most; larger ones are what the unit tests try
-INPUT_SECONDS = 5       # one that takes longer is a finding
+INPUT_SECONDS = 20      # one that takes longer is a finding
 
 
 def targets_of(folder):
