@@ -324,7 +324,7 @@ BEGIN
       v_outcome := CASE p_command[i] WHEN 'except' THEN 'excepted' ELSE 'exception_ended' END;
       v_reason := p_word[i]; v_payload := p_payload[i];
     ELSIF c_own[i] THEN
-      SELECT r.outcome, r.reason INTO v_outcome, v_reason FROM lease.retry_edit(p_amount[i], v_at) r;
+      SELECT r.outcome, r.reason INTO v_outcome, v_reason FROM lease.retry_edit(p_amount[i], v_at, p_word[i]) r;
       IF v_outcome IS NULL THEN
         CONTINUE;   -- something is in the way still
       END IF;

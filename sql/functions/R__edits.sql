@@ -128,12 +128,15 @@ LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   r record;
 BEGIN
-  IF p_new = '{}' THEN
+  IF jsonb_typeof(p_new) IS DISTINCT FROM 'object' OR jsonb_typeof(p_old) IS DISTINCT FROM 'object' THEN
+    reason := 'wrong_type'; field := CASE WHEN jsonb_typeof(p_new) = 'object' THEN 'old' ELSE 'new' END;
+    RETURN;
+  ELSIF p_new = '{}' THEN
     reason := 'empty'; field := 'new';
     RETURN;
   END IF;
   FOR r IN SELECT 'new.' || n.key AS name, n.key, n.value FROM jsonb_each(p_new) n UNION ALL SELECT 'old.' || o.key, o.key, o.value FROM jsonb_each(p_old) o ORDER BY 1 LOOP
-    field := r.name;
+    field := left(r.name, 128);   -- it goes into the answer, and may be as long as a message
     IF r.key <> ALL (p_columns) THEN
       reason := 'unknown_member';
       RETURN;
@@ -142,7 +145,7 @@ BEGIN
       RETURN;
     END IF;
   END LOOP;
-  SELECT 'missing', 'old.' || n INTO reason, field FROM jsonb_object_keys(p_new) n WHERE NOT p_old ? n ORDER BY 2 LIMIT 1;
+  SELECT 'missing', left('old.' || n, 128) INTO reason, field FROM jsonb_object_keys(p_new) n WHERE NOT p_old ? n ORDER BY 2 LIMIT 1;
   IF reason IS NULL THEN
     field := NULL;
   END IF;
@@ -169,6 +172,10 @@ BEGIN
     SELECT * INTO f FROM lease.parked_edit x WHERE x.message_id = p_follows AND x.type = v_type AND x.id = v_id ORDER BY x.no DESC LIMIT 1;
     IF NOT FOUND THEN
       outcome := 'bounced'; reason := 'not_parked'; field := 'follows';
+      RETURN;
+    END IF;
+    IF jsonb_typeof(v_old) <> 'object' OR jsonb_typeof(v_new) IS DISTINCT FROM 'object' THEN
+      outcome := 'malformed'; reason := 'wrong_type'; field := CASE WHEN jsonb_typeof(v_new) = 'object' THEN 'old' ELSE 'new' END;
       RETURN;
     END IF;
     v_old := f.old || f.new || v_old;
@@ -200,8 +207,11 @@ BEGIN
 END
 $$;
 
--- The turn of a parked edit: outcome NULL while something is in the way still, or if it is not parked any more.
-CREATE OR REPLACE FUNCTION lease.retry_edit(p_no bigint, p_at timestamptz, OUT outcome text, OUT reason text)
+-- Before it had p_reason.
+DROP FUNCTION IF EXISTS lease.retry_edit(bigint, timestamptz);
+
+-- The turn of a parked edit: outcome NULL while something is in the way still, or if it is not parked any more. p_reason: it is taken out for that.
+CREATE OR REPLACE FUNCTION lease.retry_edit(p_no bigint, p_at timestamptz, p_reason text, OUT outcome text, OUT reason text)
 LANGUAGE plpgsql AS $$
 DECLARE
   e lease.parked_edit; v_blocked_by bigint;
@@ -210,7 +220,9 @@ BEGIN
   IF NOT FOUND OR EXISTS (SELECT FROM lease.parked_edit x WHERE x.type = e.type AND x.id = e.id AND x.no < p_no) THEN
     RETURN;   -- those before it come first
   END IF;
-  IF e.expires_at < p_at THEN
+  IF p_reason IS NOT NULL THEN
+    outcome := 'bounced'; reason := p_reason;
+  ELSIF e.expires_at < p_at THEN
     outcome := 'bounced'; reason := 'expired';
   ELSE
     SELECT m.outcome, m.reason, m.blocked_by INTO outcome, reason, v_blocked_by FROM lease.make_edit(e.type, e.id, e.old, e.new) m;
@@ -240,44 +252,92 @@ BEGIN
 END
 $$;
 
--- Takes the inbox in, notes exceptions in the journal, and tries parked edits whose way may be free, each row's in their order, at most p_limit of each. The reaper calls it in a transaction of its own,
--- since users' triggers run in it. Returns how many were answered, and how many were tried.
+-- The parked edits whose way may be free, at most p_limit, in their order. Part of lease.serve_edits.
+CREATE OR REPLACE FUNCTION lease.due_edits(p_limit int, p_cut timestamptz) RETURNS TABLE (no bigint)
+LANGUAGE sql STABLE AS $$
+  SELECT e.no FROM lease.parked_edit e
+   WHERE e.expires_at < p_cut
+      OR (e.retry_at IS NULL OR e.retry_at <= p_cut)
+         AND NOT EXISTS (SELECT FROM lease.lease l WHERE l.fence = e.blocked_by AND l.state = 'held' AND (l.lease_until IS NULL OR l.lease_until > p_cut))
+         AND NOT EXISTS (SELECT FROM lease.parked_edit x JOIN lease.lease l ON l.fence = x.blocked_by
+                          WHERE x.type = e.type AND x.id = e.id AND x.no < e.no AND l.state = 'held' AND (l.lease_until IS NULL OR l.lease_until > p_cut))
+   ORDER BY e.no LIMIT p_limit
+$$;
+
+-- Takes the inbox in, notes exceptions in the journal, and tries parked edits whose way may be free, each row's in their order, at most p_limit of each. The reaper calls it
+-- in a transaction of its own, since users' triggers run in it. Returns how many were answered, and how many were tried.
+--
+-- One at a time: the inbox's rows are taken in the order in which they came, and two takers would split them. Whoever comes second has nothing to do.
+-- What PostgreSQL refuses for its data is found as lanes find such a message, by trying half as many; alone, it is answered as malformed, a parked one bounced.
+-- Nothing that stands in the inbox keeps the others there. Each try is one lease.apply, since its end takes the journal's lock.
 CREATE OR REPLACE FUNCTION lease.serve_edits(p_limit int, p_at timestamptz DEFAULT NULL) RETURNS TABLE (served int, tried int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_cut timestamptz := coalesce(p_at, clock_timestamp());
-  n int; v_command text[]; v_subject text[]; v_editor text[]; v_source text[]; v_message text[]; v_trace text[]; v_payload text[]; v_names text[]; v_park bigint[]; v_no bigint[];
+  n int; v_room int := 3 * p_limit; v_fault text; v_bad bigint;
+  v_command text[]; v_subject text[]; v_editor text[]; v_source text[]; v_message text[]; v_trace text[]; v_payload text[]; v_names text[]; v_park bigint[]; v_no bigint[];
+  v_verdict text[]; v_reason text[];
 BEGIN
-  WITH taken AS (
-         DELETE FROM lease.edit_inbox i WHERE i.no IN (SELECT x.no FROM lease.edit_inbox x ORDER BY x.no LIMIT p_limit FOR UPDATE SKIP LOCKED) RETURNING i.*),
-       due AS (
-         SELECT e.* FROM lease.parked_edit e
-          WHERE e.expires_at < v_cut
-             OR (e.retry_at IS NULL OR e.retry_at <= v_cut)
-                AND NOT EXISTS (SELECT FROM lease.lease l WHERE l.fence = e.blocked_by AND l.state = 'held' AND (l.lease_until IS NULL OR l.lease_until > v_cut))
-                AND NOT EXISTS (SELECT FROM lease.parked_edit x JOIN lease.lease l ON l.fence = x.blocked_by
-                                 WHERE x.type = e.type AND x.id = e.id AND x.no < e.no AND l.state = 'held' AND (l.lease_until IS NULL OR l.lease_until > v_cut))
-          ORDER BY e.no LIMIT p_limit),
-       work AS (
-         SELECT d.no AS no, 'unpark' AS command, d.type || '/' || d.id AS subject, d.editor, d.source, d.message_id, d.traceparent, NULL::text AS payload, NULL::text AS names, NULL::bigint AS park_ms
-           FROM due d
-         UNION ALL
-         SELECT t.no, t.command, t.subject, t.editor, '/leasehold/inbox', t.message_id, NULL, t.payload::text, t.names, t.park_ms FROM taken t
-         UNION ALL
-         SELECT x.no, x.command, x.subject, x.editor, '/leasehold/exceptions', x.no::text, NULL, x.payload, x.why, NULL FROM lease.note_exceptions(p_limit) x)
-  SELECT count(*), array_agg(w.no), array_agg(w.command), array_agg(w.subject), array_agg(w.editor), array_agg(w.source), array_agg(w.message_id), array_agg(w.traceparent),
-         array_agg(w.payload), array_agg(w.names), array_agg(w.park_ms)
-    INTO n, v_no, v_command, v_subject, v_editor, v_source, v_message, v_trace, v_payload, v_names, v_park
-    FROM (SELECT * FROM work ORDER BY work.command = 'unpark' DESC, work.no, work.command) w;
-  served := 0;
-  IF n > 0 THEN
-    SELECT count(*) FILTER (WHERE a.ord > 0) INTO served FROM lease.apply(NULL, NULL, NULL, array_fill('contract'::text, ARRAY[n]), v_command, v_subject, v_source, v_message,
-      ARRAY(SELECT substr(sha256(convert_to(u, 'UTF8')), 1, 16) FROM unnest(v_message) WITH ORDINALITY q (u, i) ORDER BY i), v_trace, v_editor,
-      NULL, NULL, NULL, NULL, v_no, NULL, v_park, v_names, NULL, NULL, NULL, NULL, NULL, v_payload, NULL, NULL, NULL, NULL, NULL, NULL, p_at) AS a;
+  served := 0; tried := 0;
+  IF NOT pg_try_advisory_xact_lock(1279611205, 7) THEN
+    RETURN NEXT;
+    RETURN;
   END IF;
+  LOOP
+    BEGIN
+      WITH due AS (
+             SELECT e.* FROM lease.due_edits(least(p_limit, v_room), v_cut) d JOIN lease.parked_edit e ON e.no = d.no),
+           taken AS (
+             DELETE FROM lease.edit_inbox i
+              WHERE i.no IN (SELECT x.no FROM lease.edit_inbox x ORDER BY x.no LIMIT greatest(0, least(p_limit, v_room - (SELECT count(*) FROM due)))) RETURNING i.*),
+           work AS (
+             SELECT d.no AS no, 'unpark' AS command, d.type || '/' || d.id AS subject, d.editor, d.source, d.message_id, d.traceparent,
+                    NULL::text AS payload, CASE WHEN d.no = v_bad THEN v_fault END AS names, NULL::bigint AS park_ms, NULL::text AS verdict
+               FROM due d
+             UNION ALL
+             -- One that was refused is answered by what is surely no longer than a message's.
+             SELECT t.no, t.command, CASE WHEN b.is_bad THEN left(t.subject, 200) ELSE t.subject END, CASE WHEN b.is_bad THEN left(t.editor, 200) ELSE t.editor END,
+                    '/leasehold/inbox', CASE WHEN b.is_bad THEN left(t.message_id, 128) ELSE t.message_id END, NULL,
+                    CASE WHEN NOT b.is_bad THEN t.payload::text END, CASE WHEN NOT b.is_bad THEN t.names END, CASE WHEN NOT b.is_bad THEN t.park_ms END,
+                    CASE WHEN b.is_bad THEN 'malformed' END
+               FROM taken t CROSS JOIN LATERAL (SELECT coalesce(t.no = -v_bad, false) AS is_bad) b
+             UNION ALL
+             SELECT x.no, x.command, x.subject, x.editor, '/leasehold/exceptions', x.no::text, NULL, x.payload, x.why, NULL, NULL
+               FROM lease.note_exceptions(greatest(0, least(p_limit, v_room - (SELECT count(*) FROM due) - (SELECT count(*) FROM taken)))::int) x)
+      SELECT count(*), array_agg(w.no), array_agg(w.command), array_agg(w.subject), array_agg(w.editor), array_agg(w.source), array_agg(w.message_id), array_agg(w.traceparent),
+             array_agg(w.payload), array_agg(w.names), array_agg(w.park_ms), array_agg(w.verdict), array_agg(CASE WHEN w.verdict IS NOT NULL THEN v_fault END)
+        INTO n, v_no, v_command, v_subject, v_editor, v_source, v_message, v_trace, v_payload, v_names, v_park, v_verdict, v_reason
+        FROM (SELECT * FROM work ORDER BY work.command = 'unpark' DESC, work.no, work.command) w;
+      IF n > 0 THEN
+        SELECT count(*) FILTER (WHERE a.ord > 0) INTO served FROM lease.apply(NULL, NULL, NULL, array_fill('contract'::text, ARRAY[n]), v_command, v_subject, v_source, v_message,
+          ARRAY(SELECT substr(sha256(convert_to(u, 'UTF8')), 1, 16) FROM unnest(v_message) WITH ORDINALITY q (u, i) ORDER BY i), v_trace, v_editor,
+          NULL, NULL, NULL, NULL, v_no, NULL, v_park, v_names, NULL, NULL, NULL, NULL, NULL, v_payload, v_verdict, v_reason, NULL, NULL, NULL, NULL, p_at) AS a;
+      END IF;
+      EXIT;
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+      IF v_fault IS NOT NULL THEN
+        RAISE;
+      ELSIF v_room = 1 THEN   -- the one that it is: of the inbox, below zero
+        v_fault := 'refused_' || lower(SQLSTATE); v_bad := CASE WHEN v_command[1] = 'unpark' THEN v_no[1] ELSE -v_no[1] END;
+      END IF;
+      v_room := greatest(1, least(v_room, n) / 2);
+    END;
+  END LOOP;
   tried := n;
   RETURN NEXT;
+END
+$$;
+
+-- Raises while too many wait. Part of what people call.
+CREATE OR REPLACE FUNCTION lease.assert_inbox_has_room() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  inbox_max constant int := 100000;
+BEGIN
+  IF (SELECT count(*) FROM (SELECT FROM lease.edit_inbox LIMIT inbox_max) q) >= inbox_max THEN
+    RAISE EXCEPTION 'too many edits wait to be taken in' USING ERRCODE = 'configuration_limit_exceeded', HINT = 'Is a coordinator running?';
+  END IF;
 END
 $$;
 
@@ -287,19 +347,21 @@ $$;
 CREATE OR REPLACE FUNCTION lease.ask_edit(p_resource text, p_new jsonb, p_old jsonb DEFAULT NULL, p_follows text DEFAULT NULL, p_park interval DEFAULT '1 day') RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  inbox_max constant int := 100000;
+  edit_max constant int := 65536;   -- bytes of both values
   v_id constant text := gen_random_uuid()::text;
 BEGIN
-  IF p_resource !~ '^[a-z][a-z0-9_-]{0,31}/.{1,200}$' OR jsonb_typeof(p_new) <> 'object' OR p_new = '{}' OR coalesce(jsonb_typeof(p_old) <> 'object', false) THEN
-    RAISE EXCEPTION 'an edit names a row and its new values' USING ERRCODE = 'invalid_parameter_value',
+  IF NOT lease.is_resource(p_resource) OR jsonb_typeof(p_new) IS DISTINCT FROM 'object' OR p_new = '{}' OR p_old IS NOT NULL AND jsonb_typeof(p_old) <> 'object'
+     OR p_old IS NULL AND p_follows IS NULL OR p_follows IS NOT NULL AND NOT lease.is_message_id(p_follows) THEN
+    RAISE EXCEPTION 'an edit names a row, its new values, and what they were or the edit that it follows' USING ERRCODE = 'invalid_parameter_value',
       HINT = 'SELECT lease.ask_edit(''album-contract/42'', ''{"rate": "60"}'', ''{"rate": "70"}'')';
   END IF;
-  IF p_park <= interval '0' OR p_park > interval '30 days' THEN
+  IF octet_length(p_new::text) + coalesce(octet_length(p_old::text), 0) > edit_max THEN
+    RAISE EXCEPTION 'an edit has % bytes at most', edit_max USING ERRCODE = 'program_limit_exceeded';
+  END IF;
+  IF coalesce(p_park <= interval '0' OR p_park > interval '30 days', true) THEN
     RAISE EXCEPTION 'an edit is parked for 30 days at most' USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  IF (SELECT count(*) FROM (SELECT FROM lease.edit_inbox LIMIT inbox_max) q) >= inbox_max THEN
-    RAISE EXCEPTION 'too many edits wait to be taken in' USING ERRCODE = 'configuration_limit_exceeded', HINT = 'Is a coordinator running?';
-  END IF;
+  PERFORM lease.assert_inbox_has_room();
   INSERT INTO lease.edit_inbox (command, subject, editor, message_id, payload, names, park_ms)
   VALUES ('edit', p_resource, session_user, v_id, CASE WHEN p_old IS NULL THEN json_build_object('new', p_new) ELSE json_build_object('old', p_old, 'new', p_new) END, p_follows, extract(epoch FROM p_park) * 1000);
   RETURN v_id;
@@ -312,6 +374,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_id constant text := gen_random_uuid()::text;
 BEGIN
+  IF NOT (lease.is_resource(p_resource) AND lease.is_message_id(p_edit)) THEN
+    RAISE EXCEPTION 'a row and the id of a parked edit are named' USING ERRCODE = 'invalid_parameter_value', HINT = 'SELECT lease.cancel(''album-contract/42'', ''<id>'')';
+  END IF;
+  PERFORM lease.assert_inbox_has_room();
   INSERT INTO lease.edit_inbox (command, subject, editor, message_id, names) VALUES ('cancel', p_resource, session_user, v_id, p_edit);
   RETURN v_id;
 END

@@ -14,7 +14,8 @@ BEGIN
   IF NOT EXISTS (SELECT FROM lease.guarded g WHERE g.type = p_type) THEN
     PERFORM lease.refuse_guard(format('no table is guarded as %s', coalesce(p_type, 'NULL')), 'SELECT * FROM lease.guarded_tables shows those that are.');
   END IF;
-  IF coalesce(p_why !~ '\S', true) OR p_until IS NULL OR p_until <= clock_timestamp() OR p_until > clock_timestamp() + interval '30 days' OR p_ids = '{}' OR array_position(p_ids, NULL) IS NOT NULL THEN
+  IF NOT lease.is_line(p_why) OR p_until IS NULL OR p_until <= clock_timestamp() OR p_until > clock_timestamp() + interval '30 days'
+     OR p_ids = '{}' OR cardinality(p_ids) > 1000 OR EXISTS (SELECT FROM unnest(p_ids) u WHERE NOT lease.is_resource(p_type || '/' || u)) THEN
     RAISE EXCEPTION 'an exception has a reason, rows, and an end within 30 days' USING ERRCODE = 'invalid_parameter_value',
       HINT = 'SELECT lease.allow_exception(''album-contract'', ''ann'', ARRAY[''42''], ''a wrong rate, see ticket 7'', now() + interval ''10 minutes'')';
   END IF;

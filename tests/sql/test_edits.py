@@ -2,8 +2,10 @@
 """Edits by message: made at once where the row is free, otherwise parked, and made in their order when the lease has ended."""
 import json
 
+import psycopg2
 import pytest
-from rules import command, moment, start
+import schemas
+from rules import Meanwhile, command, eventually, moment, start
 
 SHOP = """
   CREATE TABLE public.contract (id bigint PRIMARY KEY, rate numeric(7, 3) NOT NULL CHECK (rate <= 100), payee text, tags text[], note text);
@@ -221,3 +223,124 @@ def test_what_stood_in_the_table_stands_there_when_edits_are_taken_no_more(shop)
     assert shop.query("SELECT count(*) FROM information_schema.column_privileges WHERE grantee IN ('lease_editor', 'lease_stamper')") == [(0,)]
     assert shop.query("SELECT count(*) FROM pg_proc WHERE pronamespace = 'lease_stamp'::regnamespace") == [(0,)]
     shop.commit()
+
+
+ASKING = "SELECT lease.ask_edit(%s, %s::jsonb, %s::jsonb, %s)"
+NAMES = ["contract/1", "contract/a.b_c:d@e/f+g=h-i", "a/b/", "a//b", "a/../b", "a/..", "a/..b", "/a", "a", "a/", "", ".a/1", "contract/1 2", "contract/1\n", "contract/1\x01", "contract/\u00e9",
+         "c/" + 198 * "x", "c/" + 199 * "x", 200 * "x" + "/1"]
+
+
+def refused(lane, sql, parameters):
+    """The SQLSTATE of a call that is to be refused."""
+    with pytest.raises(psycopg2.Error) as caught:
+        lane.query(sql, parameters)
+    lane.rollback()
+    return caught.value.pgcode
+
+
+def test_names_are_checked_as_those_of_messages(lane):
+    known = schemas.Schemas()
+    known.validators = {name: [validator.evolve(schema=validator.schema["definitions"][name]) for validator in known.validators["common.json"]] for name in ("id", "resource")}
+    for name in NAMES:
+        for check, definition in (("is_name", "id"), ("is_resource", "resource")):
+            assert lane.value(f"SELECT lease.{check}(%s)", (name,)) == (known.error(definition, name) is None), (check, name)
+
+
+UNASKABLE = [   # resource, new, old, follows, SQLSTATE
+    ("contract/1", None, '{"rate": "70"}', None, "22023"),
+    ("contract/1", '[1]', '{"rate": "70"}', None, "22023"),
+    ("contract/1", '"x"', '{"rate": "70"}', None, "22023"),
+    ("contract/1", '{"rate": "60"}', '[]', None, "22023"),
+    ("contract/1", '{"rate": "60"}', 'null', None, "22023"),
+    ("contract/1", '{"rate": "60"}', None, None, "22023"),
+    ("contract/1", '{"rate": "60"}', None, "", "22023"),
+    ("contract/1", '{"rate": "60"}', None, 129 * "x", "22023"),
+    (None, '{"rate": "60"}', '{"rate": "70"}', None, "22023"),
+    ("contract/1\nx", '{"rate": "60"}', '{"rate": "70"}', None, "22023"),
+    ("contract/" + 200 * "1", '{"rate": "60"}', '{"rate": "70"}', None, "22023"),
+    ("contract/1", json.dumps({"rate": 70000 * "6"}), '{"rate": "70"}', None, "54000"),
+    ("contract/1", json.dumps({3000000 * "k": "1"}), '{"rate": "70"}', None, "54000"),
+]
+
+
+def test_what_no_message_could_ask_for_is_refused_at_once(shop, database, new_lane):
+    person = new_lane(database.login("lease_asker"))
+    for *asked, code in UNASKABLE:
+        assert refused(person, ASKING, asked) == code, asked[0]
+    for asked in ((None, "x"), ("contract/1", None), (16000 * "x", "x"), ("contract/1", 16000 * "x"), ("contract/1\n", "x")):
+        assert refused(person, "SELECT lease.cancel(%s, %s)", asked) == "22023", asked[0]
+    assert shop.value("SELECT count(*) FROM lease.edit_inbox") == 0
+
+
+# Rows as no function of ours would write them, and what they are answered.
+POISON = [
+    ("edit", "contract/2", "ann", "p1", None, None, None, "malformed"),
+    ("edit", "contract/2", "ann", "p2", '{"old": {}}', None, None, "malformed"),
+    ("edit", "contract/2", "ann", "p3", '[1, 2]', None, None, "malformed"),
+    ("edit", "contract/2", "ann", "p4", '{"new": {"rate": "\\u0000"}, "old": {"rate": "70"}}', None, None, "malformed"),
+    ("edit", "contract/1", "ann", "p5", '{"new": {"rate": "60"}, "old": {"rate": "70"}}', None, 2 ** 62, "malformed"),
+    ("edit", "contract/1", "ann", "p6", '{"new": {"rate": "60"}, "old": []}', None, None, "malformed"),
+    ("edit", "contract/1", "ann", "p7", '{"new": [], "old": {}}', "p0", None, "malformed"),
+    ("cancel", "contract/2", "ann", "p8", None, None, None, "unknown"),
+    ("cancel", "S", "ann", "p9", None, "x", None, "malformed"),
+    ("edit", "S", "E", "M", None, None, None, "malformed"),
+]
+INBOX = "INSERT INTO lease.edit_inbox (command, subject, editor, message_id, payload, names, park_ms) VALUES (%s, %s, %s, %s, %s::json, %s, %s)"
+
+
+def test_whatever_stands_in_the_inbox_is_answered_and_keeps_nothing_there(shop, database, new_lane):
+    """Long texts do not compress: an index refuses them for their size."""
+    held(shop, 1)
+    long = shop.value("SELECT string_agg(md5(i::text), '') FROM generate_series(1, 500) i")
+    good = '{"new": {"rate": "60"}, "old": {"rate": "70"}}'
+    shop.query(INBOX, ("edit", "contract/1", "ann", "p0", good, None, None))
+    for number, (*row, _) in enumerate(POISON, 3):
+        shop.query(INBOX, [long if value in ("S", "E") else long + "m" if value == "M" else value for value in row])
+        shop.query(INBOX, ("edit", f"contract/{number if number < 11 else 1}", "ann", f"g{number}", good, None, None))
+    shop.commit()
+    person = new_lane(database.login("lease_coordinator"))
+    for _ in range(3 * len(POISON)):
+        serve(person, limit=500)
+    assert shop.value("SELECT count(*) FROM lease.edit_inbox") == 0
+    rows = shop.query("SELECT message_id, event, length(subject), length(holder) FROM lease.timeline WHERE source = '/leasehold/inbox'")
+    told_of = {message: event for message, event, *_ in rows}
+    assert told_of == {"p0": "parked", (long + "m")[:128]: "malformed", **{row[3]: row[-1] for row in POISON if row[3] != "M"},
+                       **{f"g{number}": "applied" if number < 11 else "parked" for number in range(3, 3 + len(POISON))}}
+    assert max(size for *_, subject, holder in rows for size in (subject, holder)) <= 200
+    shop.commit()
+
+
+def test_a_parked_edit_that_cannot_be_served_bounces_and_lets_the_others_go(shop, new_lane):
+    stranger = new_lane()
+    stranger.query("SELECT FROM public.contract WHERE id = 1 FOR UPDATE")
+    one, two = edit(1, {"rate": "60"}, {"rate": "70"}), edit(2, {"rate": "60"}, {"rate": "70"})
+    grant = held(shop, 2)
+    assert shop.outcomes(one, two) == ["parked"] * 2
+    shop.query("UPDATE lease.parked_edit SET tries = 2147483647 WHERE id = '1'")
+    shop.commit()
+    shop.decide(grant.says("finish"))
+    assert [serve(shop), serve(shop)] == [(1, 1), (1, 1)]
+    assert told(shop, one)[-1][:2] == ("bounced", "refused_22003") and told(shop, two)[-1][0] == "applied" and parked(shop) == 0
+
+
+def test_what_is_told_of_a_long_member_is_cut(shop):
+    message = edit(1, {3000000 * "k": "1"}, {"rate": "70"})
+    assert shop.outcomes(message) == "malformed"
+    assert shop.value("SELECT field FROM lease.timeline WHERE message_id = %s", (message["id"],)) == "new." + 124 * "k"
+
+
+def test_one_at_a_time_takes_the_inbox_in(shop, new_lane):
+    """Two that shared it would make one person's edits in another order."""
+    shop.query("""CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 9 THEN WHILE NOT pg_try_advisory_xact_lock(77) LOOP PERFORM pg_sleep(0.01); END LOOP; END IF; RETURN NEW; END $$;
+      CREATE TRIGGER slow BEFORE UPDATE OF rate ON public.contract FOR EACH ROW EXECUTE FUNCTION public.slow()""")
+    for row, new, old in ((9, "60", "70"), (1, "60", "70"), (1, "50", "60")):
+        shop.value(ASKING, (f"contract/{row}", json.dumps({"rate": new}), json.dumps({"rate": old}), None))
+    shop.commit()
+    gate, first, second = new_lane(), new_lane(), new_lane()
+    gate.query("SELECT pg_advisory_lock(77)")
+    slow = Meanwhile(serve, first, limit=2)
+    eventually(lambda: gate.query("SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'", (first.pid,)) or gate.rollback(), 10, "it is in the middle")
+    assert serve(second, limit=2) == (0, 0), "the first one is still at it"
+    gate.query("SELECT pg_advisory_unlock(77)")
+    assert slow.end() == (2, 2)
+    assert serve(second) == (1, 1) and rate(shop, 1) == "50.000"

@@ -93,6 +93,8 @@ def test_a_whole_table_can_be_excepted_and_the_stamp_never(shop, ann, operator):
     (("contract", "postgres", [], "why", 10), "22023"),
     (("contract", "postgres", None, "why", -1), "22023"),
     (("contract", "postgres", None, "why", 60 * 24 * 31), "22023"),
+    (("contract", "postgres", ["1", 200 * "x"], "why", 10), "22023"),
+    (("contract", "postgres", None, 501 * "w", 10), "22023"),
 ])
 def test_an_exception_needs_a_table_a_login_a_reason_and_an_end(shop, operator, arguments, code):
     assert shop
