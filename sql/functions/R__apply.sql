@@ -495,8 +495,8 @@ BEGIN
                     EXIT;
                   END IF;
                   v_patience := patience_long;
-                WHEN OTHERS THEN
-                  IF NOT is_in_rows OR NOT lease.is_own_affair(SQLSTATE) THEN
+                WHEN OTHERS OR assert_failure OR query_canceled THEN
+                  IF NOT is_in_rows THEN
                     RAISE;
                   END IF;
                   v_outcome := CASE WHEN left(SQLSTATE, 2) = '22' THEN 'unknown' ELSE 'busy' END;

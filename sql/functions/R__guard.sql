@@ -6,6 +6,45 @@ SET LOCAL ROLE lease_owner;
 -- may run a stranger's code with those rights: values become text by their types' output functions (format, concat_ws), which only a
 -- superuser can make, and never by a cast, which anybody can.
 
+-- A guarded table is touched by functions made for it (lease_stamp), which belong to lease_stamper or lease_editor: triggers, checks and types of
+-- strangers run in them with those roles' rights. They could alter such a function's attributes, never its text, and what they set without LOCAL
+-- outlives the SET clauses of every function around them. So each of these functions begins with settings_as and ends with assert_settings_kept,
+-- in whose texts every name is qualified: the search_path is what is in doubt.
+CREATE OR REPLACE FUNCTION lease.session_settings() RETURNS text[]
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN ARRAY[pg_catalog.current_setting('search_path'), pg_catalog.current_setting('role'), pg_catalog.current_setting('synchronous_commit'),
+    pg_catalog.current_setting('lock_timeout'), pg_catalog.current_setting('statement_timeout'), pg_catalog.current_setting('idle_in_transaction_session_timeout'),
+    pg_catalog.current_setting('transaction_timeout', true), pg_catalog.current_setting('transaction_read_only'), pg_catalog.current_setting('default_transaction_read_only'),
+    pg_catalog.current_setting('default_transaction_isolation'), pg_catalog.current_setting('client_encoding'), pg_catalog.current_setting('DateStyle'),
+    pg_catalog.current_setting('IntervalStyle'), pg_catalog.current_setting('TimeZone'), pg_catalog.current_setting('bytea_output'),
+    pg_catalog.current_setting('extra_float_digits'), pg_catalog.current_setting('standard_conforming_strings'), pg_catalog.current_setting('lease.stamping', true)];
+END
+$$;
+
+-- The settings now, for assert_settings_kept. LE012 unless it is that role who runs, and under the search_path that the function was made with:
+-- the first thing in such a function, before anything of the table.
+CREATE OR REPLACE FUNCTION lease.settings_as(p_role text) RETURNS text[]
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF CURRENT_USER OPERATOR(pg_catalog.<>) p_role::pg_catalog.name OR pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.<>) 'pg_catalog, pg_temp'::pg_catalog.text THEN
+    RAISE EXCEPTION 'a function of a guarded table was altered' USING ERRCODE = 'LE012', HINT = 'lease.guard_findings tells which; lease.repair_guard puts it right.';
+  END IF;
+  RETURN lease.session_settings();
+END
+$$;
+
+-- LE015 if a stranger's code has changed them. The rollback of the caller's subtransaction puts them back.
+CREATE OR REPLACE FUNCTION lease.assert_settings_kept(p_before text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_before OPERATOR(pg_catalog.<>) lease.session_settings() THEN
+    RAISE EXCEPTION 'something on the guarded table changed settings of the session' USING ERRCODE = 'LE015',
+      HINT = 'A trigger, a check or a type of it calls SET or set_config; give that function a SET clause instead.';
+  END IF;
+END
+$$;
+
 -- Whether a stamp's lease, which a plain read shows as held until p_lease_until, covers its rows now.
 --
 -- Under READ COMMITTED an unexpired lease needs no second look. Any other one is looked at FOR SHARE SKIP LOCKED in a
@@ -164,6 +203,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_fence bigint; v_state text; v_until timestamptz; v_claim uuid; is_overtaken boolean; is_unfinished boolean; is_restamped boolean;
 BEGIN
+  -- Anybody may put this trigger on a table of his own: a column of his own type would bring its own cast.
+  IF pg_typeof(CASE WHEN TG_OP = 'INSERT' THEN NEW.lease_fence ELSE OLD.lease_fence END) <> 'bigint'::regtype THEN
+    RAISE EXCEPTION 'lease_fence of %.% is no bigint', TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'LE012';
+  END IF;
   IF TG_OP = 'INSERT' THEN
     v_fence := NEW.lease_fence;
   ELSE
@@ -232,4 +275,6 @@ $$;
 
 -- Whoever makes a partition of a guarded table puts these triggers on it, and whoever edits it evaluates their WHEN.
 GRANT EXECUTE ON FUNCTION lease.guard_row, lease.guard_truncate, lease.guard_columns, lease.is_by_hand TO PUBLIC;
+GRANT USAGE ON SCHEMA lease TO lease_editor;
+GRANT EXECUTE ON FUNCTION lease.session_settings, lease.settings_as, lease.assert_settings_kept TO lease_stamper, lease_editor;
 RESET ROLE;

@@ -20,9 +20,13 @@ END
 $$;
 
 -- The columns of the primary key in its order, each with its type (in full, without a length), and the operator that its index compares with.
-CREATE OR REPLACE FUNCTION lease.key_of(p_relation regclass) RETURNS TABLE (name text, type text, equals text)
+-- is_exact: values that are equal are the same to the byte, as the server itself decides it for its indexes.
+DROP FUNCTION IF EXISTS lease.key_of(regclass);
+CREATE FUNCTION lease.key_of(p_relation regclass) RETURNS TABLE (name text, type text, equals text, is_exact boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT a.attname, format_type(a.atttypid, -1), format('OPERATOR(%I.%s)', n.nspname, o.oprname)
+  SELECT a.attname, format_type(a.atttypid, -1), format('OPERATOR(%I.%s)', n.nspname, o.oprname),
+         coalesce((SELECT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), true)
+         AND EXISTS (SELECT FROM pg_amproc f WHERE f.amprocfamily = c.opcfamily AND f.amproclefttype = c.opcintype AND f.amprocrighttype = c.opcintype AND f.amprocnum = 4)
     FROM pg_index i
     CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[]) WITH ORDINALITY AS k (attnum, class, n)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -142,61 +146,55 @@ BEGIN
 END
 $$;
 
+-- Of the key of a table, for the texts of its functions: keys, the declarations of one array for each column; tables, what stands in a list of tables, and
+-- is_in, how a row t is found in it by those arrays; id, the id of a row t; spelled, the ids as the types of the key spell them.
+-- is_exact: keys that are equal are spelled alike (not so: numeric, float, a collation that ignores case).
+CREATE OR REPLACE FUNCTION lease.key_texts(p_relation regclass, OUT keys text, OUT tables text, OUT is_in text, OUT id text, OUT spelled text, OUT is_exact boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH k AS (
+    SELECT q.*, row_number() OVER () AS n, count(*) OVER () AS of,
+           EXISTS (SELECT FROM pg_cast c WHERE c.castsource = q.type::regtype AND c.casttarget = 'text'::regtype AND c.castmethod = 'f') AS has_cast
+      FROM lease.key_of(p_relation) q),
+  -- A key of one column is looked up at once; of several, or through partitions (which a list does not sort out), one after the other.
+  how AS (SELECT c.relkind = 'r' AND (SELECT count(*) = 1 FROM k) AS at_once, format('%I.%I', n.nspname, c.relname) AS name
+            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation),
+  names AS (SELECT string_agg('k' || n, ', ' ORDER BY n) AS list FROM k)
+  SELECT string_agg(CASE WHEN k.of = 1 THEN format('  k1 constant %s[] := p_ids::%s[];', k.type, k.type)
+                         ELSE format('  k%s constant %s[] := ARRAY(SELECT split_part(i, '':'', %s) FROM unnest(p_ids) WITH ORDINALITY AS u (i, n) ORDER BY n)::%s[];', k.n, k.type, k.n, k.type)
+                    END, E'\n' ORDER BY k.n),
+         CASE WHEN at_once THEN how.name ELSE format('unnest(%s) AS k (%s), %s', names.list, names.list, how.name) END,
+         string_agg(format(CASE WHEN at_once THEN 't.%I %s ANY (k1)' ELSE 't.%I %s k.k%s' END, k.name, k.equals, k.n), ' AND ' ORDER BY k.n),
+         format('concat_ws('':'', %s) COLLATE "C"', string_agg(CASE WHEN k.type = 'bpchar' THEN format('rtrim(t.%I::text)', k.name) ELSE format('t.%I', k.name) END, ', ' ORDER BY k.n)),
+         -- A type without a cast of its own to text is cast by its output function.
+         CASE WHEN count(*) = 1 AND NOT bool_or(k.has_cast) THEN 'k1::text[]'
+              ELSE format('ARRAY(SELECT concat_ws('':'', %s) FROM unnest(%s) WITH ORDINALITY AS u (%s, n) ORDER BY n)', string_agg('u.k' || k.n, ', ' ORDER BY k.n), names.list, names.list) END,
+         bool_and(k.is_exact)
+    FROM k, how, names GROUP BY how.at_once, how.name, names.list
+$$;
+
 -- The functions of one table, made anew; their text names the table, so that each has one plan by key and builds nothing from data.
--- They belong to lease_stamper and run with its rights: what a stamp fires in the table is a stranger's code.
+-- They belong to lease_stamper and run with its rights: what a stamp fires in the table is a stranger's code, and so may be the types of its key.
 -- Ids are those of the table's key in its own spelling ('7', never '007'): any other one raises 22P02, as one of the wrong type does.
 --   stamps(ids)              the stamps on these rows
 --   stamp(fence, ids, dead)  sets the stamp where there is none or one of the dead ones, in one conditional UPDATE; how many rows carry it
---                            then. LE012 unless the guard is in place. Deferred constraints and triggers are run at once, in here
+--                            then under one of these names. LE012 unless the guard is in place. Deferred constraints and triggers are run at once, in here
 --   stamped(fence, ids)      how many of the rows carry this stamp; blocker: the least id among them
 --   missing(ids)             the least of these ids that has no row
 CREATE OR REPLACE FUNCTION lease.make_stamp_functions(p_relation regclass, p_type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  f record;
-  v_table constant text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation);
-  -- A key of one column is looked up at once; of several, or through partitions (which a list does not sort out), one after the other.
-  v_at_once constant boolean := (SELECT c.relkind = 'r' FROM pg_class c WHERE c.oid = p_relation) AND (SELECT count(*) = 1 FROM lease.key_of(p_relation));
-  v_declare text; v_keys text; v_join text; v_tables text; v_id text; v_check text;
+  t record; f record;
+  v_from text;
 BEGIN
-  -- Of one key (k1) or several (k1, k2 ...): the arrays; what stands before `AS t` in a list of tables, and how a row t is found by them;
-  -- the id of a row t; the ids as the table would spell them. (A type without a cast of its own to text is cast by its output function.)
-  SELECT string_agg(CASE WHEN k.of = 1 THEN format('  k1 constant %s[] := p_ids::%s[];', k.type, k.type)
-                         ELSE format('  k%s constant %s[] := ARRAY(SELECT split_part(i, '':'', %s) FROM unnest(p_ids) WITH ORDINALITY AS u (i, n) ORDER BY n)::%s[];', k.n, k.type, k.n, k.type)
-                    END, E'\n' ORDER BY k.n),
-         CASE WHEN NOT v_at_once THEN format('unnest(%s) AS k (%s)', string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n)) END,
-         string_agg(format(CASE WHEN v_at_once THEN 't.%I %s ANY (k1)' ELSE 't.%I %s k.k%s' END, k.name, k.equals, k.n), ' AND ' ORDER BY k.n),
-         format('concat_ws('':'', %s)', string_agg(CASE WHEN k.type = 'bpchar' THEN format('rtrim(t.%I::text)', k.name) ELSE format('t.%I', k.name) END, ', ' ORDER BY k.n)),
-         CASE WHEN count(*) = 1 AND NOT bool_or(k.has_cast) THEN 'k1::text[]'
-              ELSE format('ARRAY(SELECT concat_ws('':'', %s) FROM unnest(%s) WITH ORDINALITY AS u (%s, n) ORDER BY n)', string_agg('u.k' || k.n, ', ' ORDER BY k.n),
-                          string_agg('k' || k.n, ', ' ORDER BY k.n), string_agg('k' || k.n, ', ' ORDER BY k.n)) END
-    INTO v_declare, v_keys, v_join, v_id, v_check
-    FROM (SELECT q.*, row_number() OVER () AS n, count(*) OVER () AS of,
-                 EXISTS (SELECT FROM pg_cast c WHERE c.castsource = q.type::regtype AND c.casttarget = 'text'::regtype AND c.castmethod = 'f') AS has_cast
-            FROM lease.key_of(p_relation) q) k;
-
-  v_tables := concat_ws(', ', v_keys, v_table);
+  SELECT * INTO t FROM lease.key_texts(p_relation);
+  v_from := format('FROM %s AS t WHERE %s', t.tables, t.is_in);
   FOR f IN
     SELECT * FROM (VALUES
-      ('stamps', 'p_ids text[]', 'bigint[]', format(
-         'RETURN (SELECT array_agg(DISTINCT t.lease_fence) FROM %s AS t WHERE %s AND t.lease_fence IS NOT NULL);', v_tables, v_join)),
-      ('stamped', 'p_fence bigint, p_ids text[]', 'bigint', format(
-         'RETURN (SELECT count(*) FROM %s AS t WHERE %s AND t.lease_fence = p_fence);', v_tables, v_join)),
-      ('blocker', 'p_fence bigint, p_ids text[]', 'text', format(
-         'RETURN (SELECT min(%s COLLATE "C") FROM %s AS t WHERE %s AND t.lease_fence = p_fence);', v_id, v_tables, v_join)),
-      ('missing', 'p_ids text[]', 'text', format(
-         'RETURN (SELECT min(i COLLATE "C") FROM unnest(p_ids) AS i WHERE i NOT IN (SELECT %s FROM %s AS t WHERE %s));', v_id, v_tables, v_join)),
-      ('stamp', 'p_fence bigint, p_ids text[], p_dead bigint[]', 'bigint', format(
-         'IF current_user <> ''lease_stamper'' THEN' || E'\n'
-         || '    RAISE EXCEPTION ''a stamping function was altered'' USING ERRCODE = ''LE012'';' || E'\n'
-         || '  END IF;' || E'\n'
-         || '  PERFORM lease.assert_guard(%L);' || E'\n'
-         || '  SET CONSTRAINTS ALL IMMEDIATE;' || E'\n'
-         || '  WITH stamped AS (UPDATE %s AS t SET lease_fence = p_fence%s' || E'\n'
-         || '                    WHERE %s AND (t.lease_fence IS NULL OR t.lease_fence = ANY (p_dead)) RETURNING t.lease_fence)' || E'\n'
-         || '  SELECT count(*) INTO v_count FROM stamped WHERE lease_fence = p_fence;' || E'\n'
-         || '  SET CONSTRAINTS ALL IMMEDIATE;' || E'\n'
-         || '  RETURN v_count;', p_type, v_table, ' FROM ' || v_keys, v_join))
+      ('stamps', 'p_ids text[]', 'bigint[]', format('v_result := (SELECT array_agg(DISTINCT t.lease_fence) %s AND t.lease_fence IS NOT NULL);', v_from)),
+      ('stamped', 'p_fence bigint, p_ids text[]', 'bigint', format('v_result := (SELECT count(*) %s AND t.lease_fence = p_fence);', v_from)),
+      ('blocker', 'p_fence bigint, p_ids text[]', 'text', format('v_result := (SELECT min(%s) %s AND t.lease_fence = p_fence);', t.id, v_from)),
+      ('missing', 'p_ids text[]', 'text', format('v_result := (SELECT min(i COLLATE "C") FROM unnest(p_ids) AS i WHERE i NOT IN (SELECT %s %s));', t.id, v_from)),
+      ('stamp', 'p_fence bigint, p_ids text[], p_dead bigint[]', 'bigint', lease.text_of_stamp(p_relation, p_type))
       ) AS v (name, arguments, result, body)
   LOOP
     EXECUTE format($text$
@@ -205,25 +203,49 @@ SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 
 SET bytea_output = 'hex' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $body$
 DECLARE
+  v_settings constant text[] := lease.settings_as('lease_stamper');
 %s
-  v_count bigint;
+  v_result %s;
 BEGIN
   %s
-  %s
+  PERFORM lease.assert_settings_kept(v_settings);
+  RETURN v_result;
 END
-$body$ $text$, p_type || '.' || f.name, f.arguments, f.result, v_declare,
-      -- Who stamps must have named the row as everybody else does; who only looks has done no harm.
-      CASE WHEN f.name = 'stamp' THEN format('IF %s <> p_ids THEN RAISE EXCEPTION ''an id is not spelled as the table spells it'' USING ERRCODE = ''invalid_text_representation''; END IF;', v_check) END,
-      f.body);
+$body$ $text$, p_type || '.' || f.name, f.arguments, f.result, t.keys, f.result, f.body);
     EXECUTE format('REVOKE ALL ON FUNCTION lease_stamp.%I FROM PUBLIC', p_type || '.' || f.name);
     EXECUTE format('GRANT EXECUTE ON FUNCTION lease_stamp.%I TO lease_owner', p_type || '.' || f.name);
+    -- A new owner must be allowed to create in the schema, for this moment.
+    GRANT CREATE ON SCHEMA lease_stamp TO lease_stamper;
+    EXECUTE format('ALTER FUNCTION lease_stamp.%I OWNER TO lease_stamper', p_type || '.' || f.name);
+    REVOKE CREATE ON SCHEMA lease_stamp FROM lease_stamper;
   END LOOP;
-  -- A new owner must be allowed to create in the schema, for this moment.
-  GRANT CREATE ON SCHEMA lease_stamp TO lease_stamper;
-  FOR f IN SELECT p.oid::regprocedure AS name FROM pg_proc p WHERE p.pronamespace = 'lease_stamp'::regnamespace AND p.proname LIKE replace(p_type, '_', '\_') || '.%' LOOP
-    EXECUTE format('ALTER FUNCTION %s OWNER TO lease_stamper', f.name);
-  END LOOP;
-  REVOKE CREATE ON SCHEMA lease_stamp FROM lease_stamper;
+END
+$$;
+
+-- What stamps: the body of lease_stamp."<type>.stamp". Who stamps must have named the row as everybody else does; who only looks has done no harm.
+-- Where keys that are equal may be spelled in several ways, a row counts only under the name that it has itself.
+CREATE OR REPLACE FUNCTION lease.text_of_stamp(p_relation regclass, p_type text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t record;
+  v_table constant text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation);
+  v_others text;
+BEGIN
+  SELECT * INTO t FROM lease.key_texts(p_relation);
+  v_others := nullif(left(t.tables, -length(v_table)), '');
+  RETURN format($text$IF %s <> p_ids THEN
+    RAISE EXCEPTION 'an id is not spelled as the table spells it' USING ERRCODE = 'invalid_text_representation';
+  END IF;
+  PERFORM lease.assert_guard(%L);
+  SET CONSTRAINTS ALL IMMEDIATE;
+  PERFORM lease.assert_settings_kept(v_settings);
+  WITH stamped AS (UPDATE %s AS t SET lease_fence = p_fence%s
+                    WHERE %s AND (t.lease_fence IS NULL OR t.lease_fence = ANY (p_dead)) RETURNING t.lease_fence%s)
+  SELECT count(*) INTO v_result FROM stamped WHERE lease_fence = p_fence%s;
+  SET CONSTRAINTS ALL IMMEDIATE;$text$,
+    t.spelled, p_type, v_table, ' FROM ' || rtrim(v_others, ', '), t.is_in,
+    CASE WHEN NOT t.is_exact THEN format(', %s AS id', t.id) END,
+    CASE WHEN NOT t.is_exact THEN ' AND (id IN (SELECT unnest(p_ids))) IS TRUE' END);   -- by a hash: a join of the planner's choice may compare each with each
 END
 $$;
 

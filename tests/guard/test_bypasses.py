@@ -185,6 +185,22 @@ def test_F36_a_stamping_function_that_its_owners_rights_were_taken_from_stamps_n
     assert ("function_altered",) in lane.query("SELECT code FROM lease.guard_findings")
 
 
+@pytest.mark.parametrize("function", ["stamps", "stamp"])
+def test_F36_none_of_these_functions_runs_a_type_of_the_key_as_its_caller(lane, function):
+    """The check of a domain is a stranger's code, and runs as soon as an id is given that type."""
+    lane.query("CREATE TABLE who (who text); GRANT INSERT ON who TO PUBLIC; "
+               "CREATE FUNCTION looks(int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.who VALUES (current_user); RETURN true; END $$; "
+               "CREATE DOMAIN number AS int CHECK (looks(VALUE)); CREATE TABLE checked (id number PRIMARY KEY, rate int); INSERT INTO checked VALUES (1, 1); "
+               "SELECT lease.guard_table('checked', 'checked', '{rate}'); GRANT ALL ON checked TO PUBLIC; DELETE FROM who")
+    # As a trigger could, that a stamp fires; with a search_path in which the comparisons are its own.
+    lane.query(f"""ALTER FUNCTION lease_stamp."checked.{function}" SECURITY INVOKER; ALTER FUNCTION lease_stamp."checked.{function}" SET search_path = public, pg_catalog;
+               CREATE FUNCTION public.alike(name, name) RETURNS boolean LANGUAGE sql AS 'SELECT false'; CREATE OPERATOR public.<> (LEFTARG = name, RIGHTARG = name, FUNCTION = public.alike)""")
+    lane.commit()
+    run_over(lane, "r1", "checked/1", "checked/2")
+    run_over(lane, "r2", "checked/1")
+    assert lane.query("SELECT DISTINCT who FROM who WHERE who = 'lease_owner'") == []
+
+
 def test_F36_a_cast_that_a_stranger_made_is_never_run_by_the_guard(lane, editor):
     """Ids and old values become text without it: a cast would run with the rights of lease_owner."""
     lane.query("CREATE TYPE colour AS ENUM ('red', 'blue'); CREATE TABLE painted (id colour PRIMARY KEY, shade colour); CREATE TABLE who (who text); "
@@ -203,6 +219,29 @@ def test_F36_a_cast_that_a_stranger_made_is_never_run_by_the_guard(lane, editor)
     assert edit(editor, "UPDATE painted SET shade = 'blue'") is None
     assert lane.query("SELECT id, old, new FROM lease.admitted_edit") == [("red", {"id": "red", "shade": "red"}, {"id": "red", "shade": "blue"})]
     assert lane.query("SELECT DISTINCT who FROM who WHERE who = 'lease_owner'") == []
+
+
+@pytest.mark.parametrize("temporary", [False, True])
+def test_F36_a_cast_to_the_type_of_a_stamp_is_never_run_by_the_guard(bare, lane, connect, temporary):
+    """Anybody can put the guard's trigger on a table of his own, with a column lease_fence of a type of his own; and so can a trigger that a stamp fires."""
+    person = connect(bare, bare.login("lease_asker"))
+    name = person.value("SELECT current_user")
+    person.commit()
+    lane.query(f'CREATE SCHEMA s AUTHORIZATION "{name}"; GRANT USAGE ON SCHEMA s TO PUBLIC; GRANT TEMP ON DATABASE {bare.name} TO PUBLIC')
+    lane.commit()
+    schema = "pg_temp" if temporary else "s"
+    person.query(f"""CREATE TYPE {schema}.evil AS ENUM ('x'); CREATE TABLE s.who (who text); GRANT ALL ON s.who TO PUBLIC;
+        CREATE FUNCTION {schema}.number(v {schema}.evil) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN INSERT INTO s.who VALUES (current_user); RETURN 1; END $$;
+        CREATE CAST ({schema}.evil AS bigint) WITH FUNCTION {schema}.number({schema}.evil) AS ASSIGNMENT;
+        CREATE TABLE {schema}.mine (id int PRIMARY KEY, lease_fence {schema}.evil); INSERT INTO {schema}.mine VALUES (1, 'x');
+        CREATE TRIGGER g AFTER INSERT OR UPDATE OR DELETE ON {schema}.mine FOR EACH ROW EXECUTE FUNCTION lease.guard_row()""")
+    person.commit()
+    for sql in ("INSERT INTO {}.mine VALUES (2, 'x')", "UPDATE {}.mine SET id = 3", "DELETE FROM {}.mine"):
+        assert edit(person, sql.format(schema)) == "LE012"
+    assert person.query("SELECT who FROM s.who") == []
+    person.close()
+    lane.query(f'DROP OWNED BY "{name}" CASCADE')
+    lane.commit()
 
 
 def test_F36_a_table_that_is_not_registered_tells_no_run_of_edits(lane, editor):

@@ -152,6 +152,45 @@ def test_F37_what_a_users_trigger_objects_to_is_the_answer_of_that_start(shop, n
     assert stamps(shop) == [two.fence]
 
 
+@pytest.mark.parametrize("code", ["XX000", "XX001", "57014", "57P01", "53100", "53200", "53400", "58030", "08006", "P0004", "LE001", "LE007", "LE013"])
+def test_F37_no_error_of_a_users_table_is_more_than_the_answer_of_one_start(shop, code):
+    """Whatever it is called: passed on, it would end the coordinator, or be tried again for ever."""
+    body = "ASSERT NEW.rate < 5" if code == "P0004" else f"RAISE EXCEPTION 'no' USING ERRCODE = '{code}'"
+    shop.query(f"CREATE FUNCTION shop.object() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; END $$; "
+               "CREATE TRIGGER a_object AFTER UPDATE ON shop.contract FOR EACH ROW EXECUTE FUNCTION shop.object()")
+    shop.commit()
+    one, two = shop.decide(start("s1", resources=contracts(1, 2)), start("s2", resources=["track/1:1"]))
+    assert (one.outcome, result_of(shop, one)["reason"], two.outcome) == ("busy", "stamp_refused", "granted")
+
+
+def test_F37_a_trigger_that_takes_longer_than_a_statement_may_is_the_answer_of_its_start(shop):
+    shop.query("CREATE FUNCTION shop.sleep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(10); RETURN NULL; END $$; "
+               "CREATE TRIGGER a_sleep AFTER UPDATE ON shop.contract FOR EACH ROW EXECUTE FUNCTION shop.sleep()")
+    shop.commit()
+    shop.query("SET LOCAL statement_timeout = 300")
+    one, two = shop.decide(start("s1", resources=contracts(1)), start("s2", resources=["track/1:1"]))
+    assert (one.outcome, result_of(shop, one)["reason"], two.outcome) == ("busy", "stamp_refused", "granted")
+
+
+SETTINGS = {"search_path": "shop, pg_catalog", "synchronous_commit": "off", "statement_timeout": "1", "lock_timeout": "777", "transaction_read_only": "on", "DateStyle": "German"}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_F36_a_users_trigger_changes_no_setting_of_the_session(shop, database, new_lane, setting):
+    """What is set without LOCAL outlives the SET clauses of all functions around it: the rest of the batch ran a stranger's functions as lease_owner."""
+    coordinator = new_lane(database.login("lease_coordinator"))
+    shop.query("CREATE TABLE shop.who (who text); GRANT USAGE ON SCHEMA shop TO PUBLIC; GRANT INSERT ON shop.who TO PUBLIC; "
+               "CREATE FUNCTION shop.cardinality(text[]) RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO shop.who VALUES (current_user); RETURN pg_catalog.cardinality($1); END $$; "
+               f"CREATE FUNCTION shop.sets() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_catalog.set_config('{setting}', '{SETTINGS[setting]}', false); RETURN NULL; END $$; "
+               "CREATE TRIGGER sets AFTER UPDATE ON shop.contract FOR EACH ROW EXECUTE FUNCTION shop.sets()")
+    shop.commit()
+    before = coordinator.value(f"SHOW {setting}")
+    one, two = coordinator.decide(start("s1", resources=contracts(1)), start("s2", resources=["track/1:1"]))
+    assert (one.outcome, two.outcome) == ("busy", "granted")
+    assert coordinator.value(f"SHOW {setting}") == before
+    assert (result_of(shop, one)["reason"], shop.query("SELECT who FROM shop.who")) == ("stamp_refused", [])
+
+
 def test_a_finish_says_that_nobody_touched_the_rows(shop):
     grant = shop.grant_of(start("s1", resources=contracts(1, 2)))
     answer = shop.decide(grant.says("finish"))
