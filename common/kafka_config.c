@@ -167,6 +167,13 @@ static bool conf_set(rd_kafka_conf_t *conf, const char *key, const char *value, 
     return error_set(error, ERROR_FATAL, "kafka_value", "librdkafka does not take this value of %s", key);
 }
 
+bool kafka_name_check(const char *value, struct error *error) {
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    if (value[strspn(value, allowed)] == '\0')
+        return true;
+    return error_set(error, ERROR_FATAL, "configuration", "\"%s\" may hold only letters, digits, '.', '_' and '-'", value);
+}
+
 bool kafka_property_check(const char *key, const char *value, struct error *error) {
     const struct property_row *row = property_find(key);
     if (!row)

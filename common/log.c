@@ -14,7 +14,8 @@
 /* How long a full, non-blocking stderr may hold a thread up before its line is given up. */
 enum { WRITE_WAIT_MS = 100 };
 
-static const char *const level_names[] = {"debug", "info", "warning", "error"};
+const char *const log_level_names[] = {"debug", "info", "warning", "error", NULL};
+const char *const log_format_names[] = {"logfmt", "json", NULL};
 
 void log_init(struct log *log, int file, enum log_format format, enum log_level level) {
     *log = (struct log){.format = format, .level = level, .file = file};
@@ -151,5 +152,5 @@ const char *log_number(char text[static LOG_NUMBER_SIZE], int64_t number) {
 }
 
 const char *log_level_name(enum log_level level) {
-    return level_names[level];
+    return log_level_names[level];
 }

@@ -21,6 +21,10 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
 
+/* In the order of the enums, closed by NULL: choices of a configuration. */
+extern const char *const log_level_names[];
+extern const char *const log_format_names[];
+
 /* Longer values are cut and end in "…": one line stays small enough for every collector. */
 enum { LOG_VALUE_MAX = 2048, LOG_NUMBER_SIZE = 24 };
 

@@ -16,17 +16,6 @@ enum {
     EXIT_CONFIG = 78, /* EX_CONFIG */
 };
 
-static const char *const log_formats[] = {"logfmt", "json", NULL};                   /* enum log_format */
-static const char *const log_levels[] = {"debug", "info", "warning", "error", NULL}; /* enum log_level */
-
-/* Kafka's own rule for topic names; a prefix or group in it can always be created. */
-static bool check_name(const char *value, struct error *error) {
-    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-    if (value[strspn(value, allowed)] == '\0')
-        return true;
-    return error_set(error, ERROR_FATAL, "configuration", "\"%s\" may hold only letters, digits, '.', '_' and '-'", value);
-}
-
 #define FIELD(name) .key = #name, .offset = offsetof(struct options, name)
 #define TEXT(least, most) .type = CONFIG_TEXT, .minimum = (least), .maximum = (most)
 #define NUMBER(least, most, text) .type = CONFIG_NUMBER, .minimum = (least), .maximum = (most), .initial = (text)
@@ -39,11 +28,11 @@ static const struct config_row rows[] = {
      .help = "PostgreSQL connection string (libpq: key=value pairs or postgresql://…)"},
     {FIELD(http), TEXT(1, 80), .programs = COORDINATOR, .initial = "127.0.0.1:9464", .check = http_address_check,
      .help = "where /metrics, /livez and /readyz are served, address:port; port 0 takes a free one and logs it"},
-    {FIELD(topic_prefix), TEXT(0, 100), .programs = BOTH, .initial = "", .check = check_name,
+    {FIELD(topic_prefix), TEXT(0, 100), .programs = BOTH, .initial = "", .check = kafka_name_check,
      .help = "put before the name of every topic and of the consumer group"},
-    {FIELD(group), TEXT(1, 100), .programs = COORDINATOR, .initial = "lease-coordinator", .check = check_name,
+    {FIELD(group), TEXT(1, 100), .programs = COORDINATOR, .initial = "lease-coordinator", .check = kafka_name_check,
      .help = "consumer group that the coordinators share"},
-    {FIELD(instance), TEXT(1, 100), .programs = COORDINATOR, .check = check_name,
+    {FIELD(instance), TEXT(1, 100), .programs = COORDINATOR, .check = kafka_name_check,
      .help = "name of this process in logs, in Kafka and in the database; made of host name and 8 random digits if not set"},
     {FIELD(token_key), TEXT(32, 4096), .programs = BOTH, .required = COORDINATOR, .secrecy = CONFIG_SECRET_NO_FLAG,
      .help = "key that tokens are derived with; the same in all coordinators"},
@@ -71,9 +60,9 @@ static const struct config_row rows[] = {
      .help = "journal rows that the relay reads at once"},
     {FIELD(mark_interval_ms), NUMBER(100, 3600000, "60000"), .programs = COORDINATOR,
      .help = "how often the witness of fence and journal number is written to lease.state"},
-    {FIELD(log_format), .type = CONFIG_CHOICE, .choices = log_formats, .programs = COORDINATOR, .initial = "logfmt",
+    {FIELD(log_format), .type = CONFIG_CHOICE, .choices = log_format_names, .programs = COORDINATOR, .initial = "logfmt",
      .help = "form of the log lines on stderr"},
-    {FIELD(log_level), .type = CONFIG_CHOICE, .choices = log_levels, .programs = COORDINATOR, .initial = "info",
+    {FIELD(log_level), .type = CONFIG_CHOICE, .choices = log_level_names, .programs = COORDINATOR, .initial = "info",
      .help = "least important lines that are written"},
     {FIELD(throwaway), .type = CONFIG_BOOL, .programs = BOTH, .initial = "false",
      .help = "the server's data may be lost: allow fsync and synchronous_commit to be off"},

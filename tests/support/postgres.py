@@ -25,6 +25,7 @@ SETTINGS = {
     "max_wal_size": "4GB",
     "checkpoint_timeout": "15min",
     "wal_level": "replica",
+    "dynamic_shared_memory_type": "mmap",     # in the server's own folder: one that is killed leaves nothing behind
     "log_line_prefix": "'%m %p %d '",
     "log_checkpoints": "off",
     "timezone": "'UTC'",

@@ -103,19 +103,12 @@ static bool start_worker(struct daemon *daemon, struct error *error) {
     const struct settings *settings = daemon->settings;
     struct lease_worker_options options;
     struct lease_error failure = {0};
-    struct lease_property *properties = memory_alloc_array(settings->kafka_count + 1, sizeof *properties);
-    for (size_t i = 0; i < settings->kafka_count; i++)
-        properties[i] = (struct lease_property){.key = settings->kafka[i].key, .value = settings->kafka[i].value};
     lease_worker_options_init(&options);
-    options.connection.brokers = settings->brokers;
-    options.connection.topic_prefix = settings->topic_prefix;
-    options.connection.properties = properties;
-    options.connection.property_count = settings->kafka_count;
-    options.connection.group = settings->group;
+    struct lease_property *properties = program_connect(&settings->common, &options.connection);
     options.connection.log = on_log;
     options.connection.log_context = daemon;
     options.kind = settings_kind_name(settings);
-    options.name = settings->name;
+    options.name = settings->common.name;
     options.work = on_work;
     options.lost = on_lost;
     options.settled = on_settled;
@@ -160,7 +153,7 @@ int daemon_run(struct daemon *daemon) {
     const struct settings *settings = daemon->settings;
     struct error error = {0};
     log_write(&daemon->log, LOG_INFO, "starting", "version", LEASE_VERSION, "kind", settings_kind_name(settings), "brokers",
-              settings->brokers, NULL);
+              settings->common.brokers, NULL);
     if (start_job(daemon, &error) && start_worker(daemon, &error)) {
         log_write(&daemon->log, LOG_INFO, "started", "holder", lease_worker_holder(daemon->worker), NULL);
         wait_for_stop(daemon);
@@ -179,7 +172,7 @@ struct daemon *daemon_new(const struct settings *settings) {
     pthread_condattr_t attributes;
     daemon->settings = settings;
     daemon->job = jobs[settings->kind];
-    log_init(&daemon->log, STDERR_FILENO, (enum log_format)settings->log_format, (enum log_level)settings->log_level);
+    log_init(&daemon->log, STDERR_FILENO, (enum log_format)settings->common.log_format, (enum log_level)settings->common.log_level);
     pthread_mutex_init(&daemon->mutex, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -165,19 +165,12 @@ static bool make_client(struct royalty *royalty) {
     const struct royalty_settings *settings = royalty->settings;
     struct lease_client_options options;
     struct lease_error failure = {0};
-    struct lease_property *properties = memory_alloc_array(settings->kafka_count + 1, sizeof *properties);
-    for (size_t i = 0; i < settings->kafka_count; i++)
-        properties[i] = (struct lease_property){.key = settings->kafka[i].key, .value = settings->kafka[i].value};
     lease_client_options_init(&options);
-    options.connection.brokers = settings->brokers;
-    options.connection.topic_prefix = settings->topic_prefix;
-    options.connection.properties = properties;
-    options.connection.property_count = settings->kafka_count;
-    options.connection.group = settings->group;
+    struct lease_property *properties = program_connect(&settings->common, &options.connection);
     options.connection.log = on_log;
     options.connection.log_context = royalty;
     options.kind = "settlement";
-    options.name = settings->name;
+    options.name = settings->common.name;
     options.ttl_ms = (unsigned)settings->ttl_ms;
     bool is_made = lease_client_new(&options, &royalty->client, &failure);
     free(properties);
@@ -389,7 +382,7 @@ struct royalty *royalty_new(const struct royalty_settings *settings) {
     struct royalty *royalty = memory_alloc(sizeof *royalty);
     pthread_condattr_t attributes;
     royalty->settings = settings;
-    log_init(&royalty->log, STDERR_FILENO, (enum log_format)settings->log_format, (enum log_level)settings->log_level);
+    log_init(&royalty->log, STDERR_FILENO, (enum log_format)settings->common.log_format, (enum log_level)settings->common.log_level);
     royalty->store = royalty_store_new(settings->royalty_database, settings->ttl_ms / 3, may_retry, royalty);
     pthread_mutex_init(&royalty->mutex, NULL);
     pthread_condattr_init(&attributes);
