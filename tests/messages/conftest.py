@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 
@@ -11,6 +12,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from schemas import Schemas  # noqa: E402  (the path comes first)
+
+
+def pytest_addoption(parser):
+    seed = int(os.environ.get("LEASE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10 ** 6)
+    parser.addoption("--count", type=int, default=4000, help="messages at random")
+    parser.addoption("--seed", type=int, default=seed)
 
 
 @pytest.fixture(scope="session")
