@@ -103,6 +103,17 @@ def test_a_row_that_is_not_there_is_unknown_and_the_rest_of_the_batch_goes_on(sh
     assert shop.lease("settlement", "s2") is None
 
 
+def test_a_cover_of_a_contract_that_was_deleted_is_unknown_and_covers_nothing(shop):
+    grant = shop.grant_of(start("s1", resources=contracts(1), more=True))
+    shop.query("DELETE FROM shop.contract WHERE id = 3")
+    shop.commit()
+    refused, taken = shop.apply(grant.says("cover", resources=contracts(2, 3)), grant.says("cover", resources=contracts(4)))
+    shop.commit()
+    assert (refused.outcome, taken.outcome) == ("unknown", "covered")
+    assert result_of(shop, refused)["field"] == "resources"
+    assert stamps(shop) == [grant.fence] * 2, "contracts 1 and 4"
+
+
 def test_a_name_that_is_no_key_hides_no_stamp_of_the_batch(shop):
     grant = shop.grant_of(start("s1", resources=contracts(1)))
     outcomes = shop.outcomes(start("s2", holder="h2", resources=["contract/none"]), start("s3", holder="h3", resources=contracts(1)))
