@@ -329,11 +329,19 @@ BEGIN
         CONTINUE;   -- something is in the way still
       END IF;
     ELSIF cmd = 11 THEN
-      SELECT d.outcome, d.reason, d.field, d.blocker INTO v_outcome, v_reason, v_field, v_blocker
-        FROM lease.take_edit(p_subject[i], p_holder[i], p_payload[i]::jsonb, p_word[i], coalesce(p_wait_ms[i], k_ttl[c_kind[i]]), p_source[i], p_message_id[i], p_traceparent[i], v_at) d;
+      SELECT d.outcome, d.reason, d.field, d.blocked_by, d.blocker INTO v_outcome, v_reason, v_field, f, v_blocker
+        FROM lease.take_edit(p_kind[i], p_subject[i], p_holder[i], p_payload[i]::jsonb, p_word[i], coalesce(p_wait_ms[i], k_ttl[c_kind[i]]), p_source[i], p_message_id[i], p_traceparent[i], v_at,
+               ARRAY(SELECT s_fence[u] FROM generate_series(1, slots) u WHERE s_cond[u] IN (in_held, in_covering, in_unfenced) AND s_fence[u] IS NOT NULL)) d;
       v_freed := v_freed OR v_outcome = 'parked';
+      IF f IS NOT NULL THEN
+        v_blocking := array_position(s_fence, f);
+      END IF;
+      IF v_blocking IS NOT NULL THEN
+        v_resource := p_subject[i];
+      END IF;
     ELSIF cmd = 12 THEN
-      SELECT d.outcome, d.reason INTO v_outcome, v_reason FROM lease.cancel_edit(p_subject[i], p_holder[i], p_word[i]) d;
+      SELECT d.outcome, d.reason INTO v_outcome, v_reason FROM lease.cancel_edit(p_subject[i], p_holder[i], p_word[i], p_source[i]) d;
+      v_freed := v_freed OR v_outcome = 'cancelled';
     ELSIF cmd = 9 THEN
       -- What it gets is known after the matching; its answer stands here, in the order of the messages.
       nq := nq + 1; q_cmd[nq] := i;
@@ -625,15 +633,16 @@ BEGIN
         END IF;
         v_amount := NULL;
       END IF;
-      IF v_blocking IS NOT NULL THEN
-        v_blocker := jsonb_strip_nulls(jsonb_build_object('kind', s_kind[v_blocking], 'lease', s_lease[v_blocking], 'resource', v_resource,
-          'holder', s_holder[v_blocking], 'fence', s_fence[v_blocking],
-          'since', to_char(s_since[v_blocking] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-          'until', to_char(s_until[v_blocking] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-          'remaining_ms', floor(extract(epoch FROM s_until[v_blocking] - v_at) * 1000)::bigint));
-      ELSIF v_resource IS NOT NULL THEN
-        v_blocker := jsonb_build_object('resource', v_resource);
-      END IF;
+    END IF;
+
+    IF v_blocking IS NOT NULL THEN
+      v_blocker := jsonb_strip_nulls(jsonb_build_object('kind', s_kind[v_blocking], 'lease', s_lease[v_blocking], 'resource', v_resource,
+        'holder', s_holder[v_blocking], 'fence', s_fence[v_blocking],
+        'since', to_char(s_since[v_blocking] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        'until', to_char(s_until[v_blocking] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        'remaining_ms', floor(extract(epoch FROM s_until[v_blocking] - v_at) * 1000)::bigint));
+    ELSIF v_resource IS NOT NULL THEN
+      v_blocker := jsonb_build_object('resource', v_resource);
     END IF;
 
     IF is_member THEN

@@ -401,6 +401,9 @@ BEGIN
   UPDATE lease.guarded x SET schema_name = c.nspname, table_name = c.relname, columns = v_columns, key_columns = k.names, key_types = k.types
     FROM (SELECT array_agg(q.name) AS names, array_agg(q.type) AS types FROM lease.key_of(g.relation) q) AS k
    WHERE x.type = p_type;
+  IF g.takes_edits THEN
+    PERFORM lease.allow_edits(p_type);
+  END IF;
 END
 $$;
 

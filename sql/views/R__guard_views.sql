@@ -54,11 +54,12 @@ CREATE OR REPLACE VIEW lease.guard_findings AS
     SELECT p.type, p.oid::regclass::text, 'trigger_missing', true, 'the trigger lease_guard_columns is missing: all columns count as guarded'
       FROM part p WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = p.oid AND t.tgname = 'lease_guard_columns')
     UNION ALL
-    SELECT g.type, g.relation::text, 'function_altered', true, format('the function lease_stamp.%I is gone, or not as it was made', g.type || '.' || w.name)
-      FROM guarded g CROSS JOIN (VALUES ('stamps'), ('stamp'), ('stamped'), ('blocker'), ('missing')) AS w (name)
-     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_proc p
-                        WHERE p.pronamespace = 'lease_stamp'::regnamespace AND p.proname = g.type || '.' || w.name AND p.prosecdef AND pg_get_userbyid(p.proowner) = 'lease_stamper'
-                          AND NOT EXISTS (SELECT FROM aclexplode(p.proacl) a WHERE pg_get_userbyid(a.grantee) NOT IN ('lease_stamper', 'lease_owner')))
+    SELECT g.type, g.relation::text, 'function_altered', w.owner = 'lease_stamper', format('the function lease_stamp.%I is gone, or not as it was made', g.type || '.' || w.name)
+      FROM guarded g CROSS JOIN (VALUES ('stamps', 'lease_stamper'), ('stamp', 'lease_stamper'), ('stamped', 'lease_stamper'), ('blocker', 'lease_stamper'), ('missing', 'lease_stamper'),
+                                          ('edit', 'lease_editor')) AS w (name, owner)
+     WHERE (w.name <> 'edit' OR g.takes_edits) AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p
+                        WHERE p.pronamespace = 'lease_stamp'::regnamespace AND p.proname = g.type || '.' || w.name AND p.prosecdef AND pg_get_userbyid(p.proowner) = w.owner
+                          AND NOT EXISTS (SELECT FROM aclexplode(p.proacl) a WHERE pg_get_userbyid(a.grantee) NOT IN (w.owner, 'lease_owner')))
     UNION ALL
     SELECT g.type, g.relation::text, 'privilege_missing', true, 'lease_stamper may not stamp its rows'
       FROM guarded g JOIN pg_catalog.pg_attribute a ON a.attrelid = g.relation AND a.attname = 'lease_fence' AND NOT a.attisdropped

@@ -209,7 +209,7 @@ def test_only_who_may_asks_in_sql(shop, database, new_lane):
     with pytest.raises(Exception, match="permission denied"):
         reader.value("SELECT lease.ask_edit('contract/1', '{\"rate\": \"60\"}', '{\"rate\": \"70\"}')")
     person = new_lane(database.login("lease_asker"))
-    for sql in ("UPDATE public.contract SET rate = 1", "SELECT lease_stamp.\"contract.edit\"('1', '{}', '{\"rate\": \"1\"}')", "SELECT lease.make_edit('contract', '1', '{}', '{}')",
+    for sql in ("UPDATE public.contract SET rate = 1", "SELECT lease_stamp.\"contract.edit\"('1', '{}', '{\"rate\": \"1\"}')", "SELECT lease.make_edit('contract', '1', 'ann', '{}', '{}', NULL)",
                 "INSERT INTO lease.edit_inbox (command) VALUES ('edit')", "SELECT lease.serve_edits(1)"):
         with pytest.raises(Exception, match="permission denied"):
             person.query(sql)
@@ -344,3 +344,154 @@ def test_one_at_a_time_takes_the_inbox_in(shop, new_lane):
     gate.query("SELECT pg_advisory_unlock(77)")
     assert slow.end() == (2, 2)
     assert serve(second) == (1, 1) and rate(shop, 1) == "50.000"
+
+
+# ---- what is due ----
+
+def test_a_locked_row_with_many_edits_keeps_no_other_waiting(shop, new_lane):
+    grant = held(shop, 1, 2)
+    shop.decide(*[edit(1, {"rate": "60"}, {"rate": "70"}) for _ in range(30)], edit(2, {"rate": "60"}, {"rate": "70"}))
+    stranger = new_lane()
+    stranger.query("SELECT FROM public.contract WHERE id = 1 FOR UPDATE")
+    shop.decide(grant.says("finish"))
+    assert serve(shop, limit=10)[0] == 1 and rate(shop, 2) == "60.000", "the other row's edit is made at the first look"
+    stranger.rollback()
+    while parked(shop):
+        shop.query("UPDATE lease.parked_edit SET retry_at = '-infinity' WHERE no = (SELECT min(no) FROM lease.parked_edit)")
+        assert serve(shop, limit=10)[0] > 0, "each that goes calls the next"
+    assert rate(shop, 1) == "60.000"
+
+
+def test_who_goes_calls_the_next_one_of_its_row(shop, new_lane):
+    stranger = new_lane()
+    stranger.query("SELECT FROM public.contract WHERE id = 1 FOR UPDATE")
+    messages = [edit(1, {"rate": "60"}, {"rate": "70"}), edit(1, {"rate": "50"}, {"rate": "70"}), edit(1, {"rate": "40"}, {"rate": "70"})]
+    assert shop.outcomes(*messages, at=0) == ["parked"] * 3
+    assert [serve(shop, at=0), serve(shop, at=0.01)] == [(0, 3), (0, 0)], "they wait for the first one"
+    stranger.rollback()
+    assert shop.outcomes(cancel(1, messages[0]["id"]), at=0.02) == "cancelled"
+    assert [serve(shop, at=0.03), serve(shop, at=0.03)] == [(1, 1), (1, 1)] and rate(shop, 1) == "50.000"
+    assert told(shop, messages[2])[-1][:2] == ("bounced", "row_changed")
+
+
+def test_expired_edits_hide_none_of_other_rows_and_do_not_wait_for_their_turn(shop):
+    held(shop, 1)
+    other = held(shop, 3, lease="s3")
+    first = edit(1, {"rate": "60"}, {"rate": "70"}, park_ms=3600000)
+    brief = [edit(1, {"rate": "61"}, {"rate": "70"}, park_ms=10) for _ in range(15)]
+    shop.decide(first, *brief, edit(3, {"rate": "60"}, {"rate": "70"}), at=0)
+    shop.decide(other.says("finish"), at=1)
+    assert [serve(shop, at=2, limit=10)[0] for _ in range(2)] == [10, 6]
+    assert rate(shop, 3) == "60.000" and parked(shop) == 1
+    assert {told(shop, message)[-1][:2] for message in brief} == {("bounced", "expired")} and told(shop, first)[-1][0] == "parked"
+
+
+def test_a_look_at_many_parked_edits_reads_only_those_that_are_due(shop):
+    """By the rows that a look reads, which no clock disturbs."""
+    shop.query("""INSERT INTO lease.parked_edit (kind, type, id, editor, old, new, source, message_id, asked_at, expires_at, blocked_by, retry_at)
+      SELECT 'contract', 'contract', 'r' || i %% 100, 'a', '{}', '{}', '/s', 'm' || i, now(), now() + interval '1 day', f.fence, CASE WHEN f.fence IS NULL THEN now() + interval '1 hour' END
+        FROM generate_series(1, 20000) i, LATERAL (SELECT CASE WHEN i %% 2 = 0 THEN %s END AS fence) f""", (held(shop, 1).fence,))
+    shop.query("ANALYZE lease.parked_edit")
+    shop.commit()
+    read = "SELECT pg_stat_get_xact_tuples_returned('lease.parked_edit'::regclass) + sum(pg_stat_get_xact_tuples_fetched(i.indexrelid) + pg_stat_get_xact_tuples_returned(i.indexrelid)) FROM pg_index i WHERE i.indrelid = 'lease.parked_edit'::regclass"
+    before = shop.value(read)
+    assert shop.query("SELECT served, tried FROM lease.serve_edits(500)") == [(0, 0)]
+    assert shop.value(read) - before < 50
+    shop.commit()
+
+
+# ---- bounds ----
+
+def test_a_row_has_a_thousand_parked_edits_at_most(shop):
+    grant = held(shop, 1)
+    assert shop.outcomes(edit(1, {"rate": "60"}, {"rate": "70"})) == "parked"
+    shop.query("INSERT INTO lease.parked_edit (kind, type, id, editor, old, new, source, message_id, asked_at, expires_at, blocked_by) "
+               "SELECT kind, type, id, editor, old, new, source, 'n' || i, asked_at, expires_at, blocked_by FROM lease.parked_edit, generate_series(1, 998) i")
+    last, late = edit(1, {"rate": "60"}, {"rate": "70"}), edit(1, {"rate": "60"}, {"rate": "70"})
+    assert shop.outcomes(last, late) == ["parked", "bounced"] and told(shop, late)[0][1] == "too_many_parked"
+    shop.decide(grant.says("finish"))
+    assert serve(shop, limit=2000) == (1000, 1000)
+
+
+def test_the_number_of_parked_edits_is_bounded_by_a_count(shop):
+    held(shop, *range(1, 6))
+    messages = [edit(row, {"rate": "60"}, {"rate": "70"}) for row in range(1, 6)]
+    limit = 200000
+    shop.query("UPDATE lease.parked_count SET counted = %s, upto = (SELECT last_value FROM lease.parked_edit_no_seq), at = clock_timestamp() + interval '1 hour'", (limit - 1,))
+    assert shop.outcomes(messages[0], messages[1]) == ["parked", "bounced"], "the numbers since the count count too"
+    assert told(shop, messages[1])[0][1] == "too_many_parked"
+    shop.query("UPDATE lease.parked_count SET at = '-infinity'")
+    assert shop.outcomes(messages[2]) == "parked", "it counts again, and finds one"
+    assert shop.value("SELECT counted FROM lease.parked_count") == 1
+
+
+def test_the_inbox_has_a_bound(shop):
+    shop.query("INSERT INTO lease.edit_inbox (command, subject, editor, message_id) SELECT 'cancel', 'contract/1', 'ann', 'i' || i FROM generate_series(1, 99999) i")
+    good = ("contract/1", '{"rate": "60"}', '{"rate": "70"}', None)
+    shop.value(ASKING, good)
+    shop.commit()
+    assert refused(shop, ASKING, good) == "53400"
+    assert refused(shop, "SELECT lease.cancel('contract/1', 'x')", None) == "53400"
+
+
+# ---- one batch ----
+
+def test_an_edit_waits_for_a_lease_that_its_own_batch_grants(shop):
+    grant, edited = shop.decide(start("s1", resources=["contract/1"], ttl=60000), edit(1, {"rate": "60"}, {"rate": "70"}))
+    assert (grant.outcome, edited.outcome) == ("granted", "parked") and rate(shop, 1) == "70.000"
+    blocker = shop.value("SELECT blocker FROM lease.timeline WHERE number = %s", (edited.number,))
+    assert (blocker["lease"], blocker["fence"], blocker["resource"]) == ("s1", grant.fence, "contract/1")
+    shop.commit()
+
+
+def test_an_edit_waits_for_a_lease_that_its_own_batch_renews(shop):
+    """The lease ends while the batch is at it, and is renewed at the batch's end."""
+    shop.query("""CREATE TABLE public.slow (id int PRIMARY KEY, rate int); INSERT INTO public.slow VALUES (1, 1);
+      CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); RETURN NULL; END $$;
+      CREATE TRIGGER f AFTER UPDATE ON public.slow FOR EACH ROW EXECUTE FUNCTION public.f(); SELECT lease.guard_table('public.slow', 'slow', '{rate}')""")
+    shop.commit()
+    grant = held(shop, 1, ttl=500)
+    assert shop.outcomes(grant.says("renew", ttl_ms=60000), start("s2", resources=["slow/1"]), edit(1, {"rate": "60"}, {"rate": "70"})) == ["renewed", "granted", "parked"]
+    assert rate(shop, 1) == "70.000"
+
+
+def test_an_edit_is_made_in_the_batch_that_begins_with_the_end_of_another_lease(shop):
+    grant = held(shop, 2)
+    assert shop.outcomes(grant.says("finish"), edit(1, {"rate": "60"}, {"rate": "70"})) == ["finished", "applied"]
+
+
+# ---- whose ----
+
+def test_an_id_is_looked_for_in_its_own_source_first(shop):
+    held(shop, 1)
+    anns, bobs = (edit(1, {"rate": new}, {"rate": "70"}, editor=editor, source=source, id="1") for editor, source, new in (("ann", "/a", "60"), ("bob", "/b", "50")))
+    assert shop.outcomes(anns, bobs) == ["parked"] * 2
+    follower = edit(1, {"rate": "40"}, follows="1", editor="ann", source="/a")
+    assert shop.outcomes(follower) == "parked"
+    assert shop.value("SELECT old ->> 'rate' FROM lease.parked_edit WHERE message_id = %s", (follower["id"],)) == "60"
+    assert shop.outcomes(dict(cancel(1, "1", editor="bob"), source="/b")) == "cancelled"
+    assert shop.outcomes(dict(cancel(1, "1", editor="bob"), source="/b")) == "stale"
+    assert shop.outcomes(dict(cancel(1, "1", editor="ann"), source="/elsewhere")) == "cancelled", "who asked by a message may take it back in SQL"
+
+
+def test_the_run_is_told_whose_edit_it_was(shop):
+    grant = held(shop, 1, ttl=300)
+    shop.await_lapse("s1")
+    assert shop.outcomes(edit(1, {"rate": "60"}, {"rate": "70"}, editor="ann")) == "applied"
+    shop.query("UPDATE public.contract SET payee = 'x' WHERE id = 1")
+    answer = shop.decide(grant.says("finish"))
+    changes = shop.value("SELECT basis -> 'changes' FROM lease.timeline WHERE number = %s", (answer.number,))
+    assert [change["by"] for change in changes] == ["ann", shop.value("SELECT session_user")]
+    shop.commit()
+
+
+def test_an_edit_is_answered_under_the_kind_that_it_was_asked_under(shop):
+    shop.query("INSERT INTO lease.kind (kind, mode, ttl_ms, ttl_max_ms, summary) VALUES ('tariff', 'edit', 86400000, 86400000, 'others'); UPDATE lease.kind SET kind = 'terms' WHERE kind = 'contract'")
+    grant = held(shop, 1)
+    message = dict(edit(1, {"rate": "60"}, {"rate": "70"}), kind="terms")
+    assert shop.outcomes(message) == "parked"
+    asked = shop.value(ASKING, ("contract/2", '{"rate": "60"}', '{"rate": "70"}', None))
+    shop.decide(grant.says("finish"))
+    assert serve(shop) == (2, 2)
+    assert shop.query("SELECT kind, event FROM lease.timeline WHERE message_id IN (%s, %s) ORDER BY number", (message["id"], asked)) == [("terms", "parked"), ("terms", "applied"), ("tariff", "applied")]
+    shop.commit()
