@@ -67,6 +67,8 @@ END
 $$;
 
 -- Raises fences and journal numbers above both the database's own and the topics', plus 2^32, and takes this server's identity on.
+-- Plus 2^32 for each timeline since these tables last took one on: a primary in between, which may have jumped and been cut off
+-- before it published anything, has jumped as far as its timeline is high, and may still be granting from there (tests/spin, NO_STEPS).
 -- Returns the new floor, or NULL if there was nothing to do (somebody else jumped in between, or nothing differs).
 -- Locks: the journal's. Journals the event jumped; it says which number came before it. Relays' epochs go on from that event's
 -- number: a relay of the history that was lost must not share its epoch with one of this.
@@ -74,10 +76,12 @@ CREATE OR REPLACE FUNCTION lease.jump(p_topic_number bigint, p_topic_fence bigin
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-  v_number bigint; v_fence bigint; v_next bigint; s record;
+  v_number bigint; v_fence bigint; v_next bigint; v_width bigint; s record;
 BEGIN
   PERFORM pg_advisory_xact_lock(1279611205, 1);
   SELECT * INTO s FROM lease.this_server;
+  SELECT 4294967296 * CASE WHEN i.system_identifier = s.system_identifier THEN greatest(s.timeline - i.timeline, 1) ELSE 1 END
+    INTO STRICT v_width FROM lease.identity i;
   SELECT coalesce((SELECT j.number FROM lease.journal j ORDER BY j.number DESC LIMIT 1), 0),
          (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM lease.fence q)
     INTO v_number, v_fence;
@@ -85,8 +89,8 @@ BEGIN
      AND p_topic_number <= v_number AND p_topic_fence <= v_fence THEN
     RETURN NULL;
   END IF;
-  v_fence := greatest(v_fence, p_topic_fence) + 4294967296;
-  v_next := greatest(v_number, p_topic_number) + 4294967296;
+  v_fence := greatest(v_fence, p_topic_fence) + v_width;
+  v_next := greatest(v_number, p_topic_number) + v_width;
   IF v_fence > 9007199254740991 - 4294967296 THEN
     RAISE EXCEPTION 'no room for another jump: fences would leave the numbers that JSON keeps exact' USING ERRCODE = 'LE007';
   END IF;

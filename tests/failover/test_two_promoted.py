@@ -78,3 +78,30 @@ def test_F2_neither_of_them_takes_the_others_grant_for_its_own(apart):
         assert lane.outcomes(on_left.says(word)) == "stale"
     assert lane.outcomes(on_right.says("finish")) == "finished"
     lane.close()
+
+
+def test_F30_a_follower_of_a_cut_off_primary_jumps_past_the_jump_that_it_never_got(shared_world):
+    """The first standby is promoted, jumps, and is cut off before anything of that is published or replicated; it goes on granting. Its own
+    standby, promoted next, reads the same witness. It may not come to the same numbers: the cut-off one's records may still arrive.
+    What tells them apart is the timeline, which is one further on. (A model found this: NO_STEPS in tests/spin/README.md.)"""
+    primary = shared_world.server("first")
+    database = primary.create_database()
+    rules.install(database)
+    between = shared_world.follower("between", primary).has_followed(primary)
+    primary.kill()
+    between.promote()
+    last = shared_world.follower("last", between).has_followed(between)
+    between.hold_back("last")
+    floors, fences = [], []
+    for server in (between, last):
+        if server is last:
+            server.promote()
+        lane = rules.Lane(server.conninfo(database.name))
+        floors.append(lane.value("SELECT lease.jump(%s, %s, 'test', 'promoted')", (WITNESS_NUMBER, WITNESS_FENCE)))
+        number = lane.value("SELECT max(number) FROM lease.timeline")
+        fences.append(lane.grant_of(start("after", ttl=600000)).fence)
+        lane.commit()
+        lane.close()
+        assert number == WITNESS_NUMBER + floors[-1] - WITNESS_FENCE, "journal numbers, and with them the relays' epochs, jump as far"
+    assert floors == [WITNESS_FENCE + JUMP, WITNESS_FENCE + 2 * JUMP]
+    assert fences[1] > fences[0] + JUMP - 1
