@@ -96,6 +96,16 @@ BEGIN
 END
 $$;
 
+-- The columns of a table's primary key, in its order (an index may include others).
+CREATE OR REPLACE FUNCTION lease.key_names(p_relation oid) RETURNS text[]
+LANGUAGE sql STABLE AS $$
+  SELECT array_agg(a.attname::text ORDER BY k.n)
+    FROM pg_catalog.pg_index i
+    CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, n)
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+   WHERE i.indrelid = p_relation AND i.indisprimary AND k.n <= i.indnkeyatts
+$$;
+
 -- A guarded table by the relation that a trigger fired on (itself or one of its partitions). columns: key and guarded columns by the names that
 -- they have now, for somebody may have renamed them; the trigger lease_guard_columns, which never fires, has followed. All columns if it is gone.
 -- The type is the table's name where it is not registered.
@@ -109,9 +119,7 @@ BEGIN
   SELECT t.tgattr INTO v_numbers FROM pg_catalog.pg_trigger t WHERE t.tgrelid = p_relation AND t.tgname = 'lease_guard_columns';
   SELECT array_agg(a.attname ORDER BY a.attnum) INTO columns FROM pg_catalog.pg_attribute a
    WHERE a.attrelid = p_relation AND a.attnum > 0 AND NOT a.attisdropped AND (a.attnum = ANY (v_numbers) OR v_numbers IS NULL) AND a.attname <> 'lease_fence';
-  SELECT i.indkey INTO v_numbers FROM pg_catalog.pg_index i WHERE i.indrelid = p_relation AND i.indisprimary;
-  SELECT array_agg(a.attname ORDER BY array_position(v_numbers, a.attnum)) INTO key_columns FROM pg_catalog.pg_attribute a
-   WHERE a.attrelid = p_relation AND a.attnum = ANY (v_numbers);
+  key_columns := lease.key_names(p_relation);
 END
 $$;
 
@@ -222,18 +230,21 @@ BEGIN
   END IF;
   IF v_state = 'held' AND lease.stamp_is_live(v_fence, v_until) THEN
     IF TG_OP = 'INSERT' THEN
-      PERFORM lease.refuse_stamp(TG_RELID, NEW);
+      -- The other half of a move to another partition, where an operator made an exception for the new id too.
+      IF NOT lease.is_excepted(TG_RELID, NEW) THEN
+        PERFORM lease.refuse_stamp(TG_RELID, NEW);
+      END IF;
     ELSIF is_restamped IS NOT TRUE AND lease.is_presented(v_fence, v_claim) THEN
       RETURN NULL;
     ELSIF is_restamped OR NOT lease.is_excepted(TG_RELID, OLD) THEN
       PERFORM lease.refuse_edit(TG_RELID, OLD, v_fence);
     END IF;
     -- An operator's exception: the run is told of it when it finishes.
-    PERFORM lease.record_edit(TG_RELID, v_fence, OLD, NEW, true, TG_OP <> 'DELETE');
+    PERFORM lease.record_edit(TG_RELID, v_fence, OLD, NEW, TG_OP <> 'INSERT', TG_OP <> 'DELETE');
     RETURN NULL;
   END IF;
   -- A fence that is still to be drawn would make this row covered by whoever draws it.
-  IF TG_OP = 'INSERT' AND v_fence > (SELECT last_value FROM lease.fence) OR is_restamped AND NEW.lease_fence IS NOT NULL THEN
+  IF TG_OP = 'INSERT' AND v_fence > (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM lease.fence q) OR is_restamped AND NEW.lease_fence IS NOT NULL THEN
     PERFORM lease.refuse_stamp(TG_RELID, NEW);
   END IF;
   IF is_unfinished THEN
@@ -243,12 +254,21 @@ BEGIN
 END
 $$;
 
--- Whether an update is anybody's but lease_stamper's own: a trigger that his stamp fires has his rights, not his word. Called by a trigger's
--- WHEN for each stamped row, as the editor: so no search_path is set (that costs as much as the update), and every name is qualified.
-CREATE OR REPLACE FUNCTION lease.is_by_hand() RETURNS boolean
-LANGUAGE plpgsql AS $$
+-- The word that lease.apply says before it stamps rows of a table: good for that table, in this transaction.
+CREATE OR REPLACE FUNCTION lease.stamping_token(p_relation oid) RETURNS text
+LANGUAGE sql AS $$
+  SELECT encode(sha256(convert_to(s.secret || ' ' || p_relation || ' ' || pg_current_xact_id()::text, 'UTF8')), 'hex') FROM lease.stamping_secret s
+$$;
+
+-- Of lease_guard_stamper. Whatever a stamp runs in a stranger's table has the stamper's rights on every guarded table: triggers, and at no depth
+-- of triggers checks, domains, generated columns and index expressions. It has not his word, and what a trigger does is never a start's.
+CREATE OR REPLACE FUNCTION lease.guard_stamper() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN NOT (CURRENT_USER OPERATOR(pg_catalog.=) 'lease_stamper'::pg_catalog.name AND pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0);
+  IF pg_trigger_depth() <> 1 OR current_setting('lease.stamping', true) IS DISTINCT FROM lease.stamping_token(TG_RELID) THEN
+    RAISE EXCEPTION 'only a start stamps rows of %.%', TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'LE013';
+  END IF;
+  RETURN NULL;
 END
 $$;
 
@@ -274,7 +294,7 @@ END
 $$;
 
 -- Whoever makes a partition of a guarded table puts these triggers on it, and whoever edits it evaluates their WHEN.
-GRANT EXECUTE ON FUNCTION lease.guard_row, lease.guard_truncate, lease.guard_columns, lease.is_by_hand TO PUBLIC;
+GRANT EXECUTE ON FUNCTION lease.guard_row, lease.guard_truncate, lease.guard_columns, lease.guard_stamper TO PUBLIC;
 GRANT USAGE ON SCHEMA lease TO lease_editor;
 GRANT EXECUTE ON FUNCTION lease.session_settings, lease.settings_as, lease.assert_settings_kept TO lease_stamper, lease_editor;
 RESET ROLE;

@@ -6,11 +6,17 @@ SET LOCAL ROLE lease_owner;
 -- the column lease_fence, triggers on it and on each of its partitions, column privileges for lease_stamper, five functions
 -- in the schema lease_stamp, and a row in lease.guarded.
 
--- Every relation that holds rows of a guarded table or passes them on: itself and all of its partitions.
+-- Every relation that holds rows of a guarded table or passes them on: itself and all of its partitions; and what inherits from it, though it should not.
+-- (Not by pg_partition_tree: that locks the tables, and looks to the planner as if there were a thousand of each.) Views call it with their reader's
+-- rights and search_path: it needs none of the first, and names everything in full.
 CREATE OR REPLACE FUNCTION lease.guard_tree(p_relation regclass) RETURNS SETOF regclass
 LANGUAGE sql STABLE AS $$
-  SELECT p_relation UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(p_relation) p
+  WITH RECURSIVE tree AS (
+    SELECT p_relation::pg_catalog.oid AS oid
+    UNION ALL SELECT h.inhrelid FROM tree t JOIN pg_catalog.pg_inherits h ON h.inhparent OPERATOR(pg_catalog.=) t.oid)
+  SELECT t.oid::pg_catalog.regclass FROM tree t
 $$;
+GRANT EXECUTE ON FUNCTION lease.guard_tree TO lease_coordinator, lease_reader;
 
 CREATE OR REPLACE FUNCTION lease.refuse_guard(p_why text, p_hint text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -20,13 +26,14 @@ END
 $$;
 
 -- The columns of the primary key in its order, each with its type (in full, without a length), and the operator that its index compares with.
--- is_exact: values that are equal are the same to the byte, as the server itself decides it for its indexes.
+-- is_exact: values that are equal are the same to the byte, as the server itself decides it for its indexes. schemas: where type and operator are.
 DROP FUNCTION IF EXISTS lease.key_of(regclass);
-CREATE FUNCTION lease.key_of(p_relation regclass) RETURNS TABLE (name text, type text, equals text, is_exact boolean)
+CREATE FUNCTION lease.key_of(p_relation regclass) RETURNS TABLE (name text, type text, equals text, is_exact boolean, schemas regnamespace[])
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT a.attname, format_type(a.atttypid, -1), format('OPERATOR(%I.%s)', n.nspname, o.oprname),
          coalesce((SELECT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), true)
-         AND EXISTS (SELECT FROM pg_amproc f WHERE f.amprocfamily = c.opcfamily AND f.amproclefttype = c.opcintype AND f.amprocrighttype = c.opcintype AND f.amprocnum = 4)
+         AND EXISTS (SELECT FROM pg_amproc f WHERE f.amprocfamily = c.opcfamily AND f.amproclefttype = c.opcintype AND f.amprocrighttype = c.opcintype AND f.amprocnum = 4),
+         ARRAY[(SELECT y.typnamespace FROM pg_type y WHERE y.oid = a.atttypid), o.oprnamespace]::regnamespace[]
     FROM pg_index i
     CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[]) WITH ORDINALITY AS k (attnum, class, n)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -36,6 +43,29 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_namespace n ON n.oid = o.oprnamespace
    WHERE i.indrelid = p_relation AND i.indisprimary AND k.n <= i.indnkeyatts
    ORDER BY k.n
+$$;
+
+CREATE OR REPLACE FUNCTION lease.refuse_children(p_relation regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM lease.refuse_guard(format('%s inherits from %s', r, p_relation),
+                             format('Partitions can be guarded, inheritance cannot: triggers are not passed on. First: ALTER TABLE %s NO INHERIT %s', r, p_relation))
+    FROM lease.guard_tree(p_relation) r JOIN pg_class c ON c.oid = r WHERE r <> p_relation AND NOT c.relispartition;
+END
+$$;
+
+-- Raises LE020 while rows of this type have a place for their stamps elsewhere: two live leases would stand over one name, each in its place.
+CREATE OR REPLACE FUNCTION lease.refuse_covered_type(p_type text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM lease.refuse_guard(format('items of the kind %s cover the type %s', k.kind, p_type), 'Guard the table as another type.')
+    FROM lease.kind k WHERE k.covers = p_type;
+  PERFORM lease.refuse_guard(format('%s is covered by %s %s, which knows nothing of a table', x.resource, l.kind, l.lease),
+                             format('Guard the table when that has ended, or as another type. More: leasectl show %s/%s', l.kind, l.lease))
+    FROM lease.resource x JOIN lease.lease l ON l.fence = x.fence
+   WHERE x.resource >= p_type || '/' AND x.resource < p_type || '0'   -- the character behind '/'
+     AND (l.state = 'held' OR l.state IN ('free', 'ready') AND l.claim_id IS NOT NULL AND NOT l.overtaken);
+END
 $$;
 
 -- Raises LE020, with what to do instead, unless the table can be guarded.
@@ -69,9 +99,7 @@ BEGIN
   IF EXISTS (SELECT FROM lease.guard_tree(p_table) r JOIN pg_class c ON c.oid = r WHERE c.relkind = 'f') THEN
     PERFORM lease.refuse_guard(format('%s has a partition that is a foreign table', v_name), 'Its rows are on another server, where no lease of this one is seen.');
   END IF;
-  IF t.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = p_table) THEN
-    PERFORM lease.refuse_guard(format('%s has children that inherit from it', v_name), 'Partitions can be guarded, inheritance cannot: triggers are not passed on.');
-  END IF;
+  PERFORM lease.refuse_children(p_table);
   IF t.reloftype <> 0 THEN
     PERFORM lease.refuse_guard(format('%s is a table of a type', v_name), 'It can get no column; ALTER TABLE ... NOT OF makes it an ordinary one.');
   END IF;
@@ -94,6 +122,7 @@ BEGIN
     FROM lease.guarded g WHERE g.relation = p_table;
   PERFORM lease.refuse_guard(format('the type %s is that of %s', p_type, g.relation), 'A type is one table.')
     FROM lease.guarded g WHERE g.type = p_type;
+  PERFORM lease.refuse_covered_type(p_type);
   IF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = p_table AND a.attname = 'lease_fence' AND NOT a.attisdropped) THEN
     PERFORM lease.refuse_guard(format('%s has a column lease_fence', v_name), 'The guard brings its own. If it is left over from an older guard, drop it first.');
   END IF;
@@ -103,20 +132,19 @@ $$;
 -- The triggers, each in its place. AFTER, comparing values: a user's BEFORE trigger may change what ours would have seen. Most rows are sorted
 -- out by WHEN, without a call; it is kept short, because the server reads its text anew for every statement (with the guarded columns in
 -- it, an UPDATE of one row cost twice as much). All are ENABLE ALWAYS but the last one.
---   lease_guard_edit    an update of a row that carries a stamp, whatever it changes (also the stamp), but for lease_stamper's own
---   lease_guard_stamp   a row without a stamp is given one by a statement that is not lease_stamper's own
+--   lease_guard_edit    an update of a row that carries a stamp or is given one, whatever it changes, but for lease_stamper's change of the stamp
+--   lease_guard_stamper   once for each statement of lease_stamper's that sets stamps: is it the start that it should be? (He may update no other
+--                       column; through somebody's view he might, but then the stamp stays, and lease_guard_edit looks.)
 --   lease_guard_delete, lease_guard_insert   of a row with a stamp; also the two halves of a move to another partition
---   lease_guard_truncate   on every partition, since a TRUNCATE of one fires no other's
+--   lease_guard_truncate   on every partition, since a TRUNCATE of one fires no other's; so is lease_guard_stamper
 --   lease_guard_columns    never fires: the server keeps its list of columns, key and guarded ones, through renames and dumps
 CREATE OR REPLACE FUNCTION lease.make_guard_triggers(p_relation regclass, p_columns text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
 DECLARE
   v_part regclass; v_trigger text;
 BEGIN
-  EXECUTE format('CREATE TRIGGER lease_guard_edit AFTER UPDATE ON %s FOR EACH ROW WHEN (OLD.lease_fence IS NOT NULL AND lease.is_by_hand()) '
-    'EXECUTE FUNCTION lease.guard_row()', p_relation);
-  EXECUTE format('CREATE TRIGGER lease_guard_stamp AFTER UPDATE OF lease_fence ON %s FOR EACH ROW WHEN (OLD.lease_fence IS NULL AND NEW.lease_fence IS NOT NULL '
-    'AND NOT (CURRENT_USER = ''lease_stamper'' AND pg_trigger_depth() = 0)) EXECUTE FUNCTION lease.guard_row()', p_relation);
+  EXECUTE format('CREATE TRIGGER lease_guard_edit AFTER UPDATE ON %s FOR EACH ROW WHEN ((OLD.lease_fence IS NOT NULL OR NEW.lease_fence IS NOT NULL) '
+    'AND (CURRENT_USER <> ''lease_stamper'' OR OLD.lease_fence = NEW.lease_fence)) EXECUTE FUNCTION lease.guard_row()', p_relation);
   EXECUTE format('CREATE TRIGGER lease_guard_delete AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.lease_fence IS NOT NULL) EXECUTE FUNCTION lease.guard_row()', p_relation);
   EXECUTE format('CREATE TRIGGER lease_guard_insert AFTER INSERT ON %s FOR EACH ROW WHEN (NEW.lease_fence IS NOT NULL) EXECUTE FUNCTION lease.guard_row()', p_relation);
   EXECUTE format('CREATE TRIGGER lease_guard_columns AFTER UPDATE OF %s ON %s FOR EACH ROW EXECUTE FUNCTION lease.guard_columns()',
@@ -124,7 +152,9 @@ BEGIN
   FOR v_part IN SELECT lease.guard_tree(p_relation) LOOP
     EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_truncate ON %s', v_part);
     EXECUTE format('CREATE TRIGGER lease_guard_truncate BEFORE TRUNCATE ON %s EXECUTE FUNCTION lease.guard_truncate()', v_part);
-    FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamp', 'delete', 'insert', 'truncate'] LOOP
+    EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_stamper ON %s', v_part);
+    EXECUTE format('CREATE TRIGGER lease_guard_stamper BEFORE UPDATE OF lease_fence ON %s WHEN (CURRENT_USER = ''lease_stamper'') EXECUTE FUNCTION lease.guard_stamper()', v_part);
+    FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamper', 'delete', 'insert', 'truncate'] LOOP
       EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER lease_guard_%s', v_part, v_trigger);
     END LOOP;
     EXECUTE format('ALTER TABLE ONLY %s DISABLE TRIGGER lease_guard_columns', v_part);
@@ -137,11 +167,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages =
 DECLARE
   v_part regclass; v_trigger text;
 BEGIN
-  FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamp', 'delete', 'insert', 'columns'] LOOP
+  FOREACH v_trigger IN ARRAY ARRAY['edit', 'stamp', 'delete', 'insert', 'columns'] LOOP   -- stamp: of tables guarded before there was lease_guard_stamper
     EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_%s ON %s', v_trigger, p_relation);
   END LOOP;
   FOR v_part IN SELECT lease.guard_tree(p_relation) LOOP
     EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_truncate ON %s', v_part);
+    EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_stamper ON %s', v_part);
   END LOOP;
 END
 $$;
@@ -260,20 +291,28 @@ BEGIN
 END
 $$;
 
+-- The schemas that lease_stamper has to use: the table's, and those of the types of its key and of their operators.
+CREATE OR REPLACE FUNCTION lease.stamping_schemas(p_relation regclass) RETURNS SETOF regnamespace
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT c.relnamespace::regnamespace FROM pg_class c WHERE c.oid = p_relation
+  UNION SELECT s FROM lease.key_of(p_relation) k CROSS JOIN LATERAL unnest(k.schemas) s WHERE s <> 'pg_catalog'::regnamespace
+$$;
+
 -- What lease_stamper needs on the table, and nothing more.
 CREATE OR REPLACE FUNCTION lease.grant_stamping(p_relation regclass) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  v_schema constant text := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relation);
+  v_schema regnamespace;
 BEGIN
   EXECUTE format('GRANT SELECT (%s, lease_fence), UPDATE (lease_fence) ON TABLE %s TO lease_stamper',
                  (SELECT string_agg(format('%I', k.name), ', ') FROM lease.key_of(p_relation) k), p_relation);
-  IF NOT has_schema_privilege('lease_stamper', v_schema, 'USAGE') THEN
-    EXECUTE format('GRANT USAGE ON SCHEMA %I TO lease_stamper', v_schema);
+  FOR v_schema IN SELECT lease.stamping_schemas(p_relation) LOOP
+    CONTINUE WHEN has_schema_privilege('lease_stamper', v_schema, 'USAGE');
+    EXECUTE format('GRANT USAGE ON SCHEMA %s TO lease_stamper', v_schema);
     IF NOT has_schema_privilege('lease_stamper', v_schema, 'USAGE') THEN
-      PERFORM lease.refuse_guard(format('the schema %I is not yours', v_schema), format('Have its owner do this first: GRANT USAGE ON SCHEMA %I TO lease_stamper', v_schema));
+      PERFORM lease.refuse_guard(format('the schema %s is not yours', v_schema), format('Have its owner do this first: GRANT USAGE ON SCHEMA %s TO lease_stamper', v_schema));
     END IF;
-  END IF;
+  END LOOP;
 END
 $$;
 
@@ -328,8 +367,8 @@ $$;
 CREATE OR REPLACE FUNCTION lease.unguard_table(p_type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  g lease.guarded; l record; v_schema text;
-  v_live bigint[]; v_stamp bigint;
+  g lease.guarded; l record; v_schema regnamespace;
+  v_live bigint[]; v_stamp bigint; v_schemas regnamespace[];
 BEGIN
   PERFORM lease.assert_registrar();
   PERFORM lease.refuse_edits(p_type);
@@ -337,11 +376,13 @@ BEGIN
   IF NOT FOUND THEN
     PERFORM lease.refuse_guard(format('no table is guarded as %s', coalesce(p_type, 'NULL')), 'SELECT * FROM lease.guarded_tables shows those that are.');
   END IF;
+  -- Whoever guards another table under this name is to make his own exceptions.
+  UPDATE lease.guard_exception x SET ended_at = clock_timestamp(), ended_by = session_user WHERE x.type = p_type AND x.ended_at IS NULL AND x.valid_until > clock_timestamp();
   PERFORM lease.drop_stamp_functions(p_type);
-  SELECT n.nspname INTO v_schema FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = g.relation;
-  IF NOT FOUND THEN
+  IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = g.relation) THEN
     RETURN;   -- the table has been dropped
   END IF;
+  v_schemas := ARRAY(SELECT lease.stamping_schemas(g.relation));
   PERFORM lease.drop_guard_triggers(g.relation);
   IF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = g.relation AND a.attname = 'lease_fence' AND NOT a.attisdropped) THEN
     v_live := ARRAY(SELECT x.fence FROM lease.lease x WHERE x.state = 'held' AND (x.lease_until IS NULL OR x.lease_until > clock_timestamp()) AND x.fence IS NOT NULL);
@@ -354,9 +395,11 @@ BEGIN
     EXECUTE format('REVOKE ALL ON TABLE %s FROM lease_stamper', g.relation);
     EXECUTE format('ALTER TABLE %s DROP COLUMN lease_fence', g.relation);
   END IF;
-  IF NOT EXISTS (SELECT FROM lease.guarded x JOIN pg_class c ON c.oid = x.relation JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = v_schema) THEN
-    EXECUTE format('REVOKE ALL ON SCHEMA %I FROM lease_stamper', v_schema);
-  END IF;
+  FOREACH v_schema IN ARRAY v_schemas LOOP
+    IF NOT EXISTS (SELECT FROM lease.guarded x CROSS JOIN LATERAL lease.stamping_schemas(x.relation) s WHERE s = v_schema) THEN
+      EXECUTE format('REVOKE ALL ON SCHEMA %s FROM lease_stamper', v_schema);
+    END IF;
+  END LOOP;
 END
 $$;
 
@@ -378,6 +421,7 @@ BEGIN
   ELSIF c.relrowsecurity OR NOT EXISTS (SELECT FROM lease.key_of(g.relation)) THEN
     PERFORM lease.refuse_guard(format('%s has row security, or no primary key', g.relation), 'Put that right first, or unguard the table.');
   END IF;
+  PERFORM lease.refuse_children(g.relation);
   -- The trigger's list of columns has followed a renamed one; the names that were registered have not.
   v_columns := ARRAY(
     SELECT a.attname::text FROM pg_attribute a
@@ -411,18 +455,20 @@ $$;
 CREATE OR REPLACE FUNCTION lease.assert_guard(p_type text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  v_bad text;
+  v_table regclass; v_bad regclass;
 BEGIN
-  SELECT r.relation::text INTO v_bad
-    FROM lease.guarded g CROSS JOIN LATERAL lease.guard_tree(g.relation) AS r (relation)
-   WHERE g.type = p_type
-     AND (SELECT count(*) FROM pg_trigger t
+  SELECT g.relation INTO v_table FROM lease.guarded g JOIN pg_class c ON c.oid = g.relation
+   WHERE g.type = p_type AND NOT c.relrowsecurity AND lease.key_names(g.relation) = g.key_columns;
+  SELECT r.relation INTO v_bad
+    FROM lease.guard_tree(v_table) AS r (relation)
+   WHERE (SELECT count(*) FROM pg_trigger t
            WHERE t.tgrelid = r.relation AND t.tgenabled = 'A'
-             AND t.tgname IN ('lease_guard_edit', 'lease_guard_stamp', 'lease_guard_delete', 'lease_guard_insert', 'lease_guard_truncate')) <> 5
+             AND t.tgname IN ('lease_guard_edit', 'lease_guard_stamper', 'lease_guard_delete', 'lease_guard_insert', 'lease_guard_truncate')) <> 5
+      OR r.relation <> v_table AND NOT (SELECT c.relispartition FROM pg_class c WHERE c.oid = r.relation)
    LIMIT 1;
-  IF v_bad IS NOT NULL OR NOT EXISTS (SELECT FROM lease.guarded g WHERE g.type = p_type) THEN
-    RAISE EXCEPTION 'the guard of % is not in place on %', p_type, coalesce(v_bad, 'any table')
-      USING ERRCODE = 'LE012', HINT = format('SELECT * FROM lease.guard_findings tells what is wrong; SELECT lease.repair_guard(%L) puts it right.', p_type);
+  IF v_table IS NULL OR v_bad IS NOT NULL THEN
+    RAISE EXCEPTION 'the guard of % is not in place on %', p_type, coalesce(v_bad::text, 'its table')
+      USING ERRCODE = 'LE012', HINT = format('SELECT * FROM lease.guard_findings tells what is wrong; SELECT lease.repair_guard(%L) puts most of it right.', p_type);
   END IF;
 END
 $$;

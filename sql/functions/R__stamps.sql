@@ -106,6 +106,7 @@ DECLARE
   v_count bigint; v_all bigint := 0; v_missing text; r lease.named_rows;
 BEGIN
   FOREACH r IN ARRAY p_rows LOOP
+    PERFORM set_config('lease.stamping', lease.stamping_token(g.relation), true) FROM lease.guarded g WHERE g.type = r.type;
     EXECUTE format('SELECT lease_stamp.%I($1, $2, $3)', r.type || '.stamp') INTO v_count USING p_fence, r.ids, coalesce(p_dead, '{}');
     IF v_count < cardinality(r.ids) THEN
       EXECUTE format('SELECT lease_stamp.%I($1)', r.type || '.missing') INTO v_missing USING r.ids;

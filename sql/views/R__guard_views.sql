@@ -1,21 +1,25 @@
 SET LOCAL ROLE lease_owner;
 
 -- What is guarded, and what is wrong with it. Read by people, by the coordinator and by leasectl; lease.repair_guard puts most of it right.
--- (Functions in a view run with its reader's rights, so only those of pg_catalog are called here.)
+-- (Functions in a view run with its reader's rights, so only those of pg_catalog are called here, and lease.guard_tree.)
 
 -- One row for each thing that was altered since a table was registered, or that a house should look at.
 -- stops_starts: no run can cover rows of the table until it is put right. not_guarded: the table's name is like one of lease.guard_pattern.
 CREATE OR REPLACE VIEW lease.guard_findings AS
-  WITH RECURSIVE guarded AS (   -- those whose table is there, with its key and columns as they are now
+  WITH guarded AS (   -- those whose table is there, with its key and columns as they are now
     SELECT g.*, c.relname, n.nspname, c.relrowsecurity,
            (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = g.relation AND a.attnum > 0 AND NOT a.attisdropped) AS names,
-           (SELECT array_agg(a.attname::text || ' ' || format_type(a.atttypid, -1) ORDER BY array_position(i.indkey::int2[], a.attnum))
-              FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
-             WHERE i.indrelid = g.relation AND i.indisprimary) AS key
+           -- Types as lease.key_of names them, which sees no schema but pg_catalog; a reader may see others.
+           (SELECT array_agg(a.attname::text || ' ' || CASE WHEN y.typnamespace <> 'pg_catalog'::regnamespace AND pg_type_is_visible(y.oid) THEN y.typnamespace::regnamespace || '.' ELSE '' END
+                             || format_type(y.oid, -1) ORDER BY k.n)
+              FROM pg_catalog.pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, n)
+              JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
+             WHERE i.indrelid = g.relation AND i.indisprimary AND k.n <= i.indnkeyatts) AS key
       FROM lease.guarded g JOIN pg_catalog.pg_class c ON c.oid = g.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-  ), part AS (        -- not by pg_partition_tree: it locks the tables, and looks to the planner as if there were a thousand of each
-    SELECT g.type, g.relation::oid AS oid FROM guarded g
-    UNION ALL SELECT p.type, h.inhrelid FROM part p JOIN pg_catalog.pg_inherits h ON h.inhparent = p.oid
+  ), tree AS (
+    SELECT g.type, c.oid, c.oid = g.relation OR c.relispartition AS is_part FROM guarded g CROSS JOIN LATERAL lease.guard_tree(g.relation) AS r JOIN pg_catalog.pg_class c ON c.oid = r
+  ), part AS (
+    SELECT t.type, t.oid FROM tree t WHERE t.is_part
   ), gone AS MATERIALIZED (        -- guarded columns that are not there under their name, and what is guarded instead
     SELECT g.type, g.relation, c.name,
            (SELECT string_agg(a.attname, ', ')
@@ -27,7 +31,7 @@ CREATE OR REPLACE VIEW lease.guard_findings AS
   ), triggers AS (
     SELECT p.type, p.oid, w.name, t.tgenabled
       FROM part p
-      CROSS JOIN (VALUES ('lease_guard_edit'), ('lease_guard_stamp'), ('lease_guard_delete'), ('lease_guard_insert'), ('lease_guard_truncate')) AS w (name)
+      CROSS JOIN (VALUES ('lease_guard_edit'), ('lease_guard_stamper'), ('lease_guard_delete'), ('lease_guard_insert'), ('lease_guard_truncate')) AS w (name)
       LEFT JOIN pg_catalog.pg_trigger t ON t.tgrelid = p.oid AND t.tgname = w.name
   ), finding (type, table_name, code, stops_starts, finding) AS (
     SELECT g.type, format('%I.%I', g.schema_name, g.table_name), 'table_dropped', true, 'the table is gone'
@@ -39,6 +43,8 @@ CREATE OR REPLACE VIEW lease.guard_findings AS
     SELECT g.type, g.relation::text, 'key_changed', true, format('the primary key is (%s) and was (%s)', array_to_string(g.key, ', '), array_to_string(k.was, ', '))
       FROM guarded g CROSS JOIN LATERAL (SELECT ARRAY(SELECT u.name || ' ' || u.type FROM unnest(g.key_columns, g.key_types) WITH ORDINALITY AS u (name, type, n) ORDER BY u.n)) AS k (was)
      WHERE g.key IS DISTINCT FROM k.was
+    UNION ALL
+    SELECT t.type, t.oid::regclass::text, 'inherits', true, 'it inherits from a guarded table, and triggers are not passed on' FROM tree t WHERE NOT t.is_part
     UNION ALL
     SELECT c.type, c.relation::text, CASE WHEN c.now IS NULL THEN 'column_dropped' ELSE 'column_renamed' END, false,
            format('the column %I %s', c.name, CASE WHEN c.now IS NULL THEN 'is gone' ELSE 'has another name; guarded is now: ' || c.now END)
@@ -65,6 +71,8 @@ CREATE OR REPLACE VIEW lease.guard_findings AS
       FROM guarded g JOIN pg_catalog.pg_attribute a ON a.attrelid = g.relation AND a.attname = 'lease_fence' AND NOT a.attisdropped
      WHERE NOT (has_column_privilege('lease_stamper', g.relation, a.attnum, 'UPDATE') AND has_column_privilege('lease_stamper', g.relation, a.attnum, 'SELECT')
                 AND has_schema_privilege('lease_stamper', g.nspname, 'USAGE'))
+        OR EXISTS (SELECT FROM pg_catalog.pg_attribute k JOIN pg_catalog.pg_type y ON y.oid = k.atttypid
+                    WHERE k.attrelid = g.relation AND k.attname = ANY (g.key_columns) AND NOT has_schema_privilege('lease_stamper', y.typnamespace, 'USAGE'))
     UNION ALL
     SELECT g.type, g.relation::text, 'row_security', true, 'row security hides rows from lease_stamper' FROM guarded g WHERE g.relrowsecurity
     UNION ALL
@@ -77,14 +85,14 @@ CREATE OR REPLACE VIEW lease.guard_findings AS
   SELECT f.type, f.table_name, f.code, f.stops_starts, f.finding,
          CASE f.code WHEN 'not_guarded' THEN 'SELECT lease.guard_table(...), or a narrower lease.guard_pattern'
                      WHEN 'row_security' THEN 'ALTER TABLE ... DISABLE ROW LEVEL SECURITY, or unguard it'
+                     WHEN 'inherits' THEN format('ALTER TABLE %s NO INHERIT ...', f.table_name)
                      WHEN 'table_dropped' THEN format('SELECT lease.unguard_table(%L)', f.type)
                      ELSE format('SELECT lease.repair_guard(%L)', f.type) END AS remedy
     FROM finding f;
 
 CREATE OR REPLACE VIEW lease.guarded_tables AS
   SELECT g.type, g.label, g.relation::text AS table_name, g.key_columns, g.columns,
-         (WITH RECURSIVE part AS (SELECT g.relation::oid AS oid UNION ALL SELECT h.inhrelid FROM part p JOIN pg_catalog.pg_inherits h ON h.inhparent = p.oid)
-          SELECT count(*) FROM part p JOIN pg_catalog.pg_class c USING (oid) WHERE c.relkind = 'r') AS partitions,
+         (SELECT count(*) FROM lease.guard_tree(g.relation) AS r JOIN pg_catalog.pg_class c ON c.oid = r WHERE c.relkind = 'r') AS partitions,
          g.registered_at, g.registered_by, f.findings IS NULL AS is_sound, coalesce(f.findings, '{}') AS findings
     FROM lease.guarded g
     LEFT JOIN (SELECT f.type, array_agg(f.code || ': ' || f.table_name || ': ' || f.finding) AS findings FROM lease.guard_findings f GROUP BY f.type) f USING (type);

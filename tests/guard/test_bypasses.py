@@ -43,7 +43,7 @@ def test_F10_a_temporary_table_shadows_nothing(lane, editor):
 def test_F10_the_guard_is_always_on_for_new_partitions_too(lane):
     lane.query("CREATE TABLE track_contract_us PARTITION OF track_contract FOR VALUES IN ('us'); INSERT INTO track_contract VALUES ('us', 1, 70)")
     assert lane.query("SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'track_contract_us'::regclass ORDER BY 1") == [
-        ("lease_guard_columns", "D"), *((f"lease_guard_{name}", "A") for name in ("delete", "edit", "insert", "stamp"))]
+        ("lease_guard_columns", "D"), *((f"lease_guard_{name}", "A") for name in ("delete", "edit", "insert"))]
 
 
 def test_F10_every_function_of_the_guard_with_rights_of_ours_pins_its_search_path(lane):
@@ -84,6 +84,13 @@ def test_F27_a_trigger_that_changes_the_stamp_of_a_covered_row_is_seen(lane, edi
     assert edit(editor, "UPDATE album_contract SET note = 'x' WHERE id = 1") == "LE010"
 
 
+def test_F27_a_trigger_that_stamps_a_row_that_nothing_covers_is_seen(lane, editor):
+    """By a statement that does not name the stamp; the lease that comes to this fence would cover the row."""
+    trigger(lane, "NEW.lease_fence := 9007199254740991; RETURN NEW;")
+    assert edit(editor, "UPDATE album_contract SET note = 'x' WHERE id = 1") == "LE013"
+    assert edit(editor, "UPDATE track_contract SET note = 'x' WHERE id = 1") is None
+
+
 def test_F27_a_stamp_that_is_taken_off_by_hand_leaves_the_row_guarded(lane, editor):
     grant = run_over(lane, "r1", "album-contract/1")
     assert edit(editor, "UPDATE album_contract SET lease_fence = NULL WHERE id = 1") == "LE010"
@@ -106,7 +113,7 @@ def test_F27_a_partition_that_is_taken_out_edited_and_put_back(lane):
 
 
 @pytest.mark.parametrize("altered", ["ALTER TABLE album_contract DISABLE TRIGGER lease_guard_edit", "ALTER TABLE album_contract DISABLE TRIGGER USER",
-                                     "ALTER TABLE album_contract ENABLE TRIGGER lease_guard_stamp", "DROP TRIGGER lease_guard_truncate ON album_contract"])
+                                     "ALTER TABLE album_contract ENABLE TRIGGER lease_guard_stamper", "DROP TRIGGER lease_guard_truncate ON album_contract"])
 def test_F27_no_run_covers_rows_of_a_table_whose_guard_is_not_in_place(lane, altered):
     grant = run_over(lane, "r1", "album-contract/1")
     lane.decide(grant.says("finish"))
@@ -168,11 +175,39 @@ def test_F36_a_trigger_that_a_stamp_fires_has_no_rights_of_ours(lane, wish):
     trigger(lane, f"BEGIN EXECUTE $sql${STRANGERS_WISHES[wish]}$sql$; INSERT INTO public.met VALUES ('done', current_user); "
                   "EXCEPTION WHEN OTHERS THEN INSERT INTO public.met VALUES (SQLSTATE, current_user); END; RETURN NULL;", when="AFTER UPDATE")
     assert run_over(lane, "r1", "album-contract/1")
-    refused = {"take a stamp off": "LE010", "put a stamp on": "LE013"}.get(wish, "42501")
-    if wish == "become the owner":
-        refused = "42501"
+    refused = "LE013" if wish in ("take a stamp off", "put a stamp on") else "42501"
     assert lane.query("SELECT code, who FROM met") == [(refused, "lease_stamper")]
     assert lane.value("SELECT lease_fence FROM track_contract WHERE id = 1") is not None
+
+
+# What has no trigger's depth: it runs in the middle of the stamp itself, as lease_stamper.
+AT_NO_DEPTH = {"a check": "ALTER TABLE album_contract ADD CHECK (does(id))",
+               "an expression that is indexed": "CREATE INDEX ON album_contract ((does(id + lease_fence)))",
+               "a generated column": "ALTER TABLE album_contract ADD COLUMN done boolean GENERATED ALWAYS AS (does(id + lease_fence)) STORED"}
+WISHES_AT_NO_DEPTH = {"take a stamp off": ("UPDATE track_contract SET lease_fence = NULL", "LE013"), "put one on": ("UPDATE track_contract SET lease_fence = 7 WHERE id = 2", "LE013"),
+                      "of a partition": ("UPDATE track_contract_kr SET lease_fence = NULL", "42501"), "edit through a view": ("UPDATE track_rate SET rate = 60 WHERE id = 1", "LE010"),
+                      "take a stamp off through a view": ("UPDATE track_rate SET lease_fence = NULL", "LE013")}
+
+
+@pytest.mark.parametrize("way, wish", [(way, "take a stamp off") for way in AT_NO_DEPTH] + [("a check", wish) for wish in list(WISHES_AT_NO_DEPTH)[1:]])
+def test_F36_a_check_or_an_expression_of_another_table_stamps_nothing(lane, way, wish):
+    """The guard took lease_stamper's updates for a start's, unless a trigger made them."""
+    sql, refused = WISHES_AT_NO_DEPTH[wish]
+    lane.query("CREATE TABLE met (code text); GRANT INSERT ON met TO PUBLIC; CREATE VIEW track_rate AS SELECT * FROM track_contract; GRANT ALL ON track_rate TO PUBLIC; "
+               "CREATE FUNCTION does(bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN IF current_user = 'lease_stamper' THEN PERFORM public.tries(); END IF; RETURN true; END $$; "
+               f"CREATE FUNCTION tries() RETURNS void LANGUAGE plpgsql SET search_path = public AS $$ BEGIN {sql}; INSERT INTO public.met VALUES ('done'); "
+               f"EXCEPTION WHEN OTHERS THEN INSERT INTO public.met VALUES (SQLSTATE); END $$; {AT_NO_DEPTH[way]}")
+    grant = run_over(lane, "r0", "track-contract/kr:1")
+    run_over(lane, "r1", "album-contract/1")
+    assert lane.query("SELECT DISTINCT code FROM met") == [(refused,)]
+    assert lane.query("SELECT id, lease_fence, rate FROM track_contract WHERE lease_fence IS NOT NULL") == [(1, grant.fence, 70)]
+
+
+def test_F36_who_takes_the_stampers_role_stamps_nothing(lane):
+    run_over(lane, "r1", "album-contract/1")
+    for sql in ("UPDATE album_contract SET lease_fence = NULL", "UPDATE album_contract SET lease_fence = 7 WHERE id = 2",
+                "SELECT set_config('lease.stamping', 'any', true); UPDATE album_contract SET lease_fence = NULL", """SELECT lease_stamp."album-contract.stamp"(7, '{2}', NULL)"""):
+        assert edit(lane, "SET LOCAL ROLE lease_stamper; " + sql) == "LE013"
 
 
 def test_F36_a_stamping_function_that_its_owners_rights_were_taken_from_stamps_nothing(lane):
@@ -264,7 +299,7 @@ def test_F37_a_deferred_trigger_fails_inside_of_the_start_and_not_at_its_commit(
             options="DEFERRABLE INITIALLY DEFERRED")
     if sets_back:
         trigger(lane, "SET CONSTRAINTS ALL DEFERRED; RETURN NEW;", name="sets_back")
-    lane.query("SAVEPOINT start")
+    lane.query("SAVEPOINT start; SELECT set_config('lease.stamping', lease.stamping_token('album_contract'::regclass), true)")
     with pytest.raises(psycopg2.Error) as caught:
         lane.query("""SELECT lease_stamp."album-contract.stamp"(9007199254740990, '{1}', NULL)""")
     assert caught.value.pgcode == "P0042" and "as lease_stamper" in caught.value.diag.message_primary
@@ -279,8 +314,8 @@ def test_F38_a_partition_made_later_has_no_truncate_trigger_so_no_run_begins(lan
     lane.commit()
     assert code_of(lane, """SELECT lease_stamp."track-contract.stamp"(9, '{kr:1}', NULL)""") == "LE012"
     lane.rollback()
-    assert lane.query("SELECT type, code, finding FROM lease.guard_findings WHERE table_name LIKE '%_us'") == [
-        ("track-contract", "trigger_missing", "the trigger lease_guard_truncate is missing")]
+    assert lane.query("SELECT type, code, finding FROM lease.guard_findings WHERE table_name LIKE '%_us' ORDER BY 3") == [
+        ("track-contract", "trigger_missing", f"the trigger lease_guard_{name} is missing") for name in ("stamper", "truncate")]
     lane.query("SELECT lease.repair_guard('track-contract')")
     lane.commit()
     assert edit(lane, "TRUNCATE track_contract_us") == "LE011"

@@ -37,7 +37,15 @@ TABLES = {
                                     "CREATE TABLE unequal (id int PRIMARY KEY, terms json, place point); INSERT INTO unequal VALUES (1, '{}', '(1,1)')"),
     "included column, generated column": ("generated", "twice", ["1"],
                                           "CREATE TABLE generated (id int, rate int, twice int GENERATED ALWAYS AS (rate * 2) STORED, note text, "
-                                          "PRIMARY KEY (id) INCLUDE (note)); INSERT INTO generated VALUES (1, 35)"),
+                                          "PRIMARY KEY (id) INCLUDE (note)); INSERT INTO generated VALUES (1, 35, DEFAULT, 'n')"),
+    "key of a number with decimals": ("numbered", "rate", ["7", "8"],
+                                      "CREATE TABLE numbered (id numeric(10,0) PRIMARY KEY, rate numeric); INSERT INTO numbered VALUES (7, 70), (8, 70)"),
+    "key that ignores case": ("caseless", "rate", ["abc", "DEF"],
+                              "CREATE COLLATION caseless_c (provider = icu, locale = 'und-u-ks-level2', deterministic = false); "
+                              "CREATE TABLE caseless (id text COLLATE caseless_c PRIMARY KEY, rate numeric); INSERT INTO caseless VALUES ('abc', 70), ('DEF', 70)"),
+    "key of a type in a schema of its own": ("elsewhere_typed", "rate", ["7"],
+                                             "CREATE SCHEMA types; CREATE DOMAIN types.no AS bigint; "
+                                             "CREATE TABLE elsewhere_typed (id types.no PRIMARY KEY, rate numeric); INSERT INTO elsewhere_typed VALUES (7, 70)"),
     "partitions below partitions": ("parted", "rate", ["kr:1", "jp:2026"],
                                     "CREATE TABLE parted (region text, id int, rate numeric, note text, PRIMARY KEY (region, id)) PARTITION BY LIST (region); "
                                     "CREATE TABLE parted_kr PARTITION OF parted FOR VALUES IN ('kr') PARTITION BY RANGE (id); "
@@ -87,6 +95,7 @@ def test_registration__guards_covers_and_leaves_the_table_as_it_was(bare, regist
     registrar.commit()
     before = schema_of(bare)
     guard(registrar, name, "row", column)
+    assert registrar.query("SELECT * FROM lease.guard_findings") == []
     # A session that shows times and numbers in its own way names the same rows.
     registrar.query("SET timezone = 'Asia/Seoul'")
     grant = run_over(registrar, "r1", *[f"row/{row}" for row in ids])
@@ -129,7 +138,7 @@ REFUSED = {
                     "is a partition", "the whole table: public.t"),
     "a foreign partition": ("CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; CREATE TABLE v (id int, rate int) PARTITION BY LIST (id); "
                             "CREATE FOREIGN TABLE v1 PARTITION OF v FOR VALUES IN (1) SERVER s", "v", ["rate"], "partition that is a foreign table", "another server"),
-    "a table with heirs": ("CREATE TABLE v (id int PRIMARY KEY, rate int); CREATE TABLE w () INHERITS (v)", "v", ["rate"], "children that inherit", "triggers are not passed on"),
+    "a table with heirs": ("CREATE TABLE v (id int PRIMARY KEY, rate int); CREATE TABLE w () INHERITS (v)", "v", ["rate"], "inherits from", "triggers are not passed on"),
     "a table of a type": ("CREATE TYPE ty AS (id int, rate int); CREATE TABLE v OF ty (PRIMARY KEY (id))", "v", ["rate"], "table of a type", "NOT OF"),
     "row security": ("CREATE TABLE v (id int PRIMARY KEY, rate int); ALTER TABLE v ENABLE ROW LEVEL SECURITY", "v", ["rate"], "row security", "hide rows"),
     "no primary key": ("CREATE TABLE v (id int UNIQUE NOT NULL, rate int)", "v", ["rate"], "no primary key", "ADD PRIMARY KEY"),
@@ -168,6 +177,23 @@ def test_registration__a_table_and_a_type_are_registered_once(registrar):
         registrar.rollback()
         assert caught.value.pgcode == "LE020" and why in caught.value.diag.message_primary.replace("public.", "")
     assert edit(registrar, "SELECT lease.unguard_table('other')") == "LE020"
+
+
+def test_registration__a_resource_has_one_place_for_its_stamp(registrar):
+    """Two runs held row/1, one by its name alone and one in the table; so did an item and a run."""
+    registrar.query(TABLES["ordinary"][3])
+    covers = registrar.value("SELECT min(covers) FROM lease.kind")
+    registrar.commit()
+    grant = run_over(registrar, "r1", "row/1", "rows/1", ttl=600_000)
+    assert edit(registrar, "SELECT lease.guard_table('plain', 'row', '{rate}')") == "LE020"
+    assert edit(registrar, f"SELECT lease.guard_table('plain', '{covers}', '{{rate}}')") == "LE020"
+    registrar.decide(grant.says("finish"))
+    lapsed = run_over(registrar, "r2", "row/1", ttl=1)
+    registrar.await_lapse("r2")
+    assert edit(registrar, "SELECT lease.guard_table('plain', 'row', '{rate}')") == "LE020", "it may still be finished"
+    registrar.decide(lapsed.says("finish"))
+    guard(registrar, "plain", "row", "rate")
+    assert edit(registrar, "UPDATE lease.kind SET covers = 'row' WHERE covers IS NOT NULL") == "LE020"
 
 
 def test_registration__types_that_begin_alike_keep_their_functions(registrar):
@@ -246,6 +272,34 @@ def test_catalogue__shows_what_was_altered_and_repair_puts_it_right(bare, regist
     assert edit(registrar, f"UPDATE {table} SET {'share' if code == 'column_renamed' else 'rate'} = 1") == "LE010"
     assert edit(registrar, f"TRUNCATE {table}") == "LE011"
     assert edit(registrar, f"UPDATE {table} SET note = 'x'") is None
+
+
+def test_catalogue__a_table_that_inherits_is_told_and_stops_starts(registrar):
+    """Triggers are not passed on: a row in it would be stamped, and edited by everybody."""
+    registrar.query(TABLES["ordinary"][3])
+    guard(registrar, "plain", "row", "rate")
+    registrar.query("CREATE TABLE heir () INHERITS (plain); INSERT INTO heir VALUES (500, 70)")
+    registrar.commit()
+    assert registrar.query("SELECT table_name, code, stops_starts FROM lease.guard_findings") == [("heir", "inherits", True)]
+    assert run_over(registrar, "r1", "row/500") is None and run_over(registrar, "r1", "row/1") is None
+    with pytest.raises(psycopg2.Error) as caught:
+        registrar.query("SELECT lease.repair_guard('row')")
+    registrar.rollback()
+    assert caught.value.pgcode == "LE020" and "NO INHERIT" in caught.value.diag.message_hint
+    registrar.query("ALTER TABLE heir NO INHERIT plain")
+    registrar.commit()
+    assert registrar.query("SELECT * FROM lease.guard_findings") == [] and run_over(registrar, "r1", "row/1")
+
+
+@pytest.mark.parametrize("code, altered", [("row_security", "ALTER TABLE plain ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON plain USING (true)"),
+                                           ("key_changed", "ALTER TABLE plain DROP CONSTRAINT plain_pkey")])
+def test_catalogue__what_is_said_to_stop_starts_does(registrar, code, altered):
+    registrar.query(TABLES["ordinary"][3])
+    guard(registrar, "plain", "row", "rate")
+    registrar.query(altered)
+    registrar.commit()
+    assert registrar.query("SELECT code, stops_starts FROM lease.guard_findings") == [(code, True)]
+    assert run_over(registrar, "r1", "row/1") is None
 
 
 def test_catalogue__a_renamed_column_stays_guarded_and_its_edits_are_told_by_its_new_name(registrar):

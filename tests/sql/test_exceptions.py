@@ -1,5 +1,6 @@
 # ctest: LABEL sql TIMEOUT 60
 """Exceptions from the guard: an operator lets one login edit some rows for a while, with a reason; the journal and the run are told."""
+import psycopg2
 import pytest
 from rules import start
 
@@ -82,6 +83,39 @@ def test_a_whole_table_can_be_excepted_and_the_stamp_never(shop, ann, operator):
         ann.query("UPDATE public.contract SET lease_fence = NULL WHERE id = 1")
     ann.rollback()
     assert noted(shop) == [("excepted", "contract/*", "a wrong rate")]
+
+
+def test_an_exception_ends_with_the_registration_that_it_was_made_for(shop, ann, operator):
+    number = allow(operator, ann.name, None)
+    shop.query("SELECT lease.unguard_table('contract'); SELECT lease.guard_table('public.contract', 'contract', ARRAY['rate'])")
+    shop.commit()
+    shop.grant_of(start("s1", resources=["contract/1"]))
+    assert refusal(ann, 1) == "LE010"
+    assert operator.value("SELECT lease.end_exception(%s)", (number,)) is False
+    operator.commit()
+    assert [event for event, _, _ in noted(shop)] == ["excepted", "exception_ended"]
+
+
+def test_a_row_moves_to_another_partition_where_both_its_names_are_excepted(shop, ann, operator):
+    shop.query(f"""CREATE TABLE public.parted (region text, id int, rate int, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
+        CREATE TABLE public.parted_a PARTITION OF public.parted FOR VALUES IN ('a'); CREATE TABLE public.parted_b PARTITION OF public.parted FOR VALUES IN ('b');
+        INSERT INTO public.parted VALUES ('a', 1, 70); SELECT lease.guard_table('public.parted', 'parted', ARRAY['rate']); GRANT SELECT, INSERT, UPDATE, DELETE ON public.parted TO "{ann.name}" """)
+    shop.commit()
+    grant = shop.grant_of(start("s1", resources=["parted/a:1"]))
+    move = "UPDATE public.parted SET region = 'b'"
+    for ids, code in ((None, "LE010"), (["a:1"], "LE013"), (["a:1", "b:1"], None)):
+        if ids:
+            operator.query("SELECT lease.allow_exception('parted', %s, %s, 'moved', clock_timestamp() + interval '1 minute')", (ann.name, ids))
+            operator.commit()
+        try:
+            ann.query(move)
+            ann.commit()
+            assert code is None
+        except psycopg2.Error as error:
+            ann.rollback()
+            assert error.pgcode == code
+    basis = shop.value("SELECT basis FROM lease.timeline WHERE number = %s", (shop.decide(grant.says("finish")).number,))
+    assert sorted(change["resource"] for change in basis["changes"]) == ["parted/a:1", "parted/b:1"]
 
 
 @pytest.mark.parametrize("arguments, code", [

@@ -114,6 +114,30 @@ def test_a_cover_of_a_contract_that_was_deleted_is_unknown_and_covers_nothing(sh
     assert stamps(shop) == [grant.fence] * 2, "contracts 1 and 4"
 
 
+ALIASES = {"numeric(10,0)": ("7", "7.0"), "float8": ("0", "-0"), "text COLLATE caseless": ("abc", "ABC")}
+
+
+@pytest.mark.parametrize("key", ALIASES)
+def test_a_row_is_covered_under_the_name_that_it_has_and_under_no_other(shop, key):
+    """Values that are equal may be spelled in several ways; a line, a journal and parked edits know a row by its name."""
+    own, other = ALIASES[key]
+    shop.query("CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    shop.query(f"CREATE TABLE shop.odd (id {key} PRIMARY KEY, rate int); INSERT INTO shop.odd VALUES ('{own}', 1); SELECT lease.guard_table('shop.odd', 'odd', ARRAY['rate'])")
+    shop.commit()
+    answer = shop.decide(start("s1", resources=[f"odd/{other}"]))
+    assert (answer.outcome, result_of(shop, answer)["blocker"], stamps(shop, "shop.odd")) == ("unknown", {"resource": f"odd/{other}"}, [])
+    assert shop.outcomes(start("s1", resources=[f"odd/{own}", f"odd/{other}"])) == "unknown"
+    grant = shop.grant_of(start("s1", resources=[f"odd/{own}"]))
+    assert stamps(shop, "shop.odd") == [grant.fence]
+
+
+def test_the_first_fence_of_all_is_no_stamp_that_anybody_sets(shop):
+    shop.query("ALTER SEQUENCE lease.fence RESTART")
+    with pytest.raises(psycopg2.Error) as caught:
+        shop.query("INSERT INTO shop.contract (id, rate, lease_fence) VALUES (100, 70, 1)")
+    assert caught.value.pgcode == "LE013"
+
+
 def test_a_name_that_is_no_key_hides_no_stamp_of_the_batch(shop):
     grant = shop.grant_of(start("s1", resources=contracts(1)))
     outcomes = shop.outcomes(start("s2", holder="h2", resources=["contract/none"]), start("s3", holder="h3", resources=contracts(1)))

@@ -12,8 +12,8 @@ ROLES = ("lease_coordinator", "lease_reader")
 CALLABLE = {"apply", "reap", "housekeep", "check_server", "jump", "take_partition", "claim_offsets", "attempt_begin", "relay_take",
             "relay_read", "relay_barrier", "relay_advance", "restate", "serve_line", "serve_edits"}
 # Whoever makes a partition of a guarded table has to be able to name its triggers, and whoever edits it evaluates their WHEN: what is there for
-# that tells nobody anything. Names in is_by_hand are qualified one by one.
-IS_OPEN = "proname IN ('guard_row', 'guard_truncate', 'guard_columns', 'is_by_hand')"
+# that tells nobody anything. So does guard_tree, which views call; names in it are qualified one by one.
+IS_OPEN = "proname IN ('guard_row', 'guard_truncate', 'guard_columns', 'guard_stamper', 'guard_tree')"
 
 
 @pytest.fixture(name="coordinator")
@@ -70,7 +70,7 @@ def test_the_reader_and_the_public_may_call_nothing(lane):
 def test_F10_every_function_with_the_owners_rights_pins_its_search_path(lane):
     """Those without a pin run only inside of one that has it: nobody may call them."""
     loose = lane.query("SELECT oid::regprocedure::text, prosecdef, has_function_privilege('lease_coordinator', oid, 'EXECUTE') FROM pg_proc "
-                       "WHERE pronamespace = 'lease'::regnamespace AND proname <> 'is_by_hand' AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)")
+                       "WHERE pronamespace = 'lease'::regnamespace AND proname <> 'guard_tree' AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)")
     assert [row for row in loose if row[1] or row[2]] == []
 
 
