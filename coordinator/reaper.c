@@ -19,6 +19,7 @@
 enum {
     HOUSEKEEP_MS = 60 * 1000,
     DEADLINE_MS = 20 * 1000,
+    STATEMENT_MS = 10 * 1000, /* ends what a user's trigger does in an edit or a start, in time for its answer to be heard */
     HOUSEKEEP_DEADLINE_MS = 120 * 1000, /* dropping a partition may wait for a reader */
     SKIPPED_US = 5000, /* a lapse that is due and was not turned over is in another's hands: look again then */
     RETRY_BASE_MS = 20,
@@ -99,7 +100,7 @@ static bool open_connection(struct reaper *reaper, struct error *error) {
         .application_name = reaper->options.application_name,
         .connect_ms = 3000,
         .deadline_ms = DEADLINE_MS,
-        .statement_timeout_ms = HOUSEKEEP_DEADLINE_MS,
+        .statement_timeout_ms = STATEMENT_MS,
         .idle_in_transaction_ms = reaper->options.idle_in_transaction_ms,
     };
     reaper->next_us = INT64_MIN; /* whatever was known, others may have granted since */
@@ -185,17 +186,22 @@ static bool serve_in_transaction(struct reaper *reaper, void *ret, struct error 
     return is_good;
 }
 
-/* Tries them while that gets on: whoever is served may have made way for others. Not for ever: lapses wait for us too. */
+/* Whoever was served may have made way for others, and behind as many as were looked at there may be more that are due. */
+static bool may_be_more(const struct waiting *waiting) {
+    return waiting->served > 0 || waiting->looked >= waiting->limit;
+}
+
+/* Tries them while that gets on. Not for ever: lapses wait for us too. */
 static bool serve(struct reaper *reaper, struct waiting waiting, struct error *error) {
     for (int rounds = 0; rounds < SERVE_ROUNDS; rounds++) {
         if (!in_transaction(reaper, serve_in_transaction, &waiting, error))
             return false;
-        if (waiting.served == 0)
-            break;
-        reaper->options.events.reaped(reaper->options.events.context, 0, waiting.served, 0);
+        if (waiting.served > 0)
+            reaper->options.events.reaped(reaper->options.events.context, 0, waiting.served, 0);
+        if (!may_be_more(&waiting))
+            return true;
     }
-    if (waiting.served > 0)
-        reaper->next_us = INT64_MIN; /* there is more */
+    reaper->next_us = INT64_MIN;
     return true;
 }
 
@@ -264,14 +270,28 @@ static bool look_at_guards(struct reaper *reaper, struct error *error) {
 
 /* ---- once a minute ---- */
 
+static bool limit_statements(struct reaper *reaper, int ms, struct error *error) {
+    struct buf sql = BUF_INIT;
+    buf_appendf(&sql, "SET statement_timeout = %d", ms);
+    bool is_good = db_execute(reaper->db, buf_text(&sql), error);
+    buf_release(&sql);
+    return is_good;
+}
+
 static bool housekeep_when_due(struct reaper *reaper, struct error *error) {
     if (now_ms() < reaper->housekept_ms + HOUSEKEEP_MS)
         return true;
     reaper->housekept_ms = now_ms();
+    if (!limit_statements(reaper, HOUSEKEEP_DEADLINE_MS, error))
+        return false;
     db_set_deadline(reaper->db, HOUSEKEEP_DEADLINE_MS);
     bool is_good = db_execute(reaper->db, "SELECT lease.housekeep()", error);
     db_set_deadline(reaper->db, DEADLINE_MS);
-    return is_good && look_at_guards(reaper, error);
+    if (!is_good) {
+        drop_connection(reaper); /* it has another limit than it should */
+        return false;
+    }
+    return limit_statements(reaper, STATEMENT_MS, error) && look_at_guards(reaper, error);
 }
 
 /* ---- between two looks ---- */
