@@ -43,6 +43,6 @@ void admission_free(struct admission *admission); /* NULL allowed */
 bool admission_admit(void *admission, struct db *db, int64_t since_ms, struct error *error) MUST_USE;
 
 /* The version of the schema that this program speaks. */
-enum { ADMISSION_SCHEMA_VERSION = 10 };
+enum { ADMISSION_SCHEMA_VERSION = 11 };
 
 #endif

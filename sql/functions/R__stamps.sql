@@ -30,10 +30,7 @@ $$;
 -- Errors of a user's table are the start's own affair, whatever they are called: a trigger can raise any of them, an assertion can fail in it,
 -- and the time of the statement can run out there. What the server really lacks, the next statement of ours meets as well; what an
 -- administrator ends is FATAL, and is caught by nobody. So everything is caught where a table is touched.
-CREATE OR REPLACE FUNCTION lease.is_own_affair(p_sqlstate text) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$
-  SELECT true
-$$;
+DROP FUNCTION IF EXISTS lease.is_own_affair(text);   -- which said so of some
 
 -- Reads stamps of one type, and what cannot be read as none: whoever stamps meets the same obstacle, and says so.
 CREATE OR REPLACE FUNCTION lease.read_stamps(p_type text, p_ids text[]) RETURNS bigint[]

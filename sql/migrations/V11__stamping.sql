@@ -22,6 +22,6 @@ END
 $$;
 CREATE TRIGGER refuse_guarded_kind BEFORE INSERT OR UPDATE OF covers ON lease.kind FOR EACH ROW WHEN (NEW.covers IS NOT NULL) EXECUTE FUNCTION lease.refuse_guarded_kind();
 
-UPDATE lease.setting SET schema_version = 10;
+UPDATE lease.setting SET schema_version = 11;
 
 RESET ROLE;
