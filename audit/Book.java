@@ -27,7 +27,7 @@ abstract class Book {
             take(new Fact.In(fact));
         }
         end();
-        facts.close();
+        facts.delete();
     }
 
     abstract void take(Fact.In in) throws IOException;

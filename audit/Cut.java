@@ -1,6 +1,5 @@
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -38,7 +37,6 @@ final class Cut {
     final Map<String, Kind> kinds = new HashMap<>();
     final List<Exception> exceptions = new ArrayList<>();
     final List<long[]> lost = new ArrayList<>(); // numbers between these were given in a history that a jump left behind
-    final Set<String> guarded = new HashSet<>();
 
     boolean isLost(long number) {
         for (long[] one : lost) {

@@ -11,7 +11,7 @@ import java.util.Properties;
 
 /** A connection that only reads, from the same connection string as the other programs take (libpq's), by a driver that is not libpq. */
 final class Database implements AutoCloseable {
-    static final int FETCH_ROWS = 2000;
+    static final int FETCH_ROWS = 500; // some may have 64 KB
     private static final Map<String, String> SAME = Map.of("user", "user", "password", "password", "sslmode", "sslmode", "sslrootcert", "sslrootcert",
             "sslcert", "sslcert", "sslkey", "sslkey", "connect_timeout", "connectTimeout", "application_name", "ApplicationName");
 

@@ -61,12 +61,24 @@ final class Fact {
             return this;
         }
 
+        /** A number behind the key, in as few bytes as it needs: its order as bytes means nothing. */
+        Out value(long value) {
+            long left = value == NONE ? 0 : (value << 1 ^ value >> 63) + 1;
+            room(10);
+            while ((left & ~0x7fL) != 0) {
+                bytes[size++] = (byte) (left | 0x80);
+                left >>>= 7;
+            }
+            bytes[size++] = (byte) left;
+            return this;
+        }
+
         Out text(String value) {
             if (value == null) {
-                return number(-1);
+                return value(NONE);
             }
             byte[] utf8 = value.getBytes(StandardCharsets.UTF_8);
-            return number(utf8.length).raw(utf8);
+            return value(utf8.length).raw(utf8);
         }
 
         byte[] done() {
@@ -114,9 +126,21 @@ final class Fact {
             return Arrays.copyOfRange(bytes, at - size, at);
         }
 
+        long value() {
+            long coded = 0;
+            int shift = 0;
+            byte next;
+            do {
+                next = bytes[at++];
+                coded |= (next & 0x7fL) << shift;
+                shift += 7;
+            } while (next < 0);
+            return coded == 0 ? NONE : coded - 1 >>> 1 ^ -(coded - 1 & 1);
+        }
+
         String text() {
-            long size = number();
-            return size < 0 ? null : new String(raw((int) size), StandardCharsets.UTF_8);
+            long size = value();
+            return size == NONE ? null : new String(raw((int) size), StandardCharsets.UTF_8);
         }
     }
 }

@@ -12,7 +12,7 @@ import java.util.Set;
  * the journal, which is only ever appended to, is read behind it in small transactions.
  */
 final class Journal {
-    private static final int ROWS_AT_ONCE = 5000;
+    private static final int ROWS_AT_ONCE = 5000; // a transaction each: none is long
     private static final String US = "(extract(epoch FROM %s) * 1000000)::bigint";
     private static final String ROWS = "SELECT number, " + us("at") + ", event, kind, subject, command, source, message_id, origin_topic, origin_partition,"
             + " origin_offset, holder, claim_id::text, fence, " + us("since") + ", " + us("lease_until") + ", min_fence, state, attempt, step, reason, field,"
@@ -62,7 +62,8 @@ final class Journal {
         database.each("SELECT kind, mode, covers, " + us("keep_final") + " FROM lease.kinds",
                 row -> cut.kinds.put(row.getString(1), new Cut.Kind(row.getString(1), row.getString(2), row.getString(3), row.getLong(4))));
         consumed(cut.consumed);
-        database.each("SELECT type FROM lease.guarded_tables", row -> cut.guarded.add(row.getString(1)));
+        database.each("SELECT table_name, code FROM lease.guard_findings WHERE type IS NOT NULL",
+                row -> report.leftOut(Report.Invariant.I7, "what the guard of " + row.getString(1) + " may not see (" + row.getString(2) + ")"));
         database.each("SELECT type, ids, login, " + us("granted_at") + ", " + us("least(valid_until, coalesce(ended_at, valid_until))") + " FROM lease.guard_exceptions",
                 row -> cut.exceptions.add(new Cut.Exception(row.getString(1), texts(row.getArray(2)), row.getString(3), row.getLong(4), row.getLong(5))));
         database.each("SELECT kind, lease, state, holder, claim_id::text, fence, " + us("lease_until") + " FROM lease.leases",

@@ -61,8 +61,8 @@ final class Row {
     }
 
     void put(Fact.Out out) {
-        out.number(number).number(at).number(partition).number(offset).number(fence).number(since).number(until).number(minFence).number(attempt)
-                .number(previous);
+        out.value(number).value(at).value(partition).value(offset).value(fence).value(since).value(until).value(minFence).value(attempt)
+                .value(previous);
         for (String text : new String[] {event, kind, subject, command, source, id, topic, holder, claimId, state, step, reason, field}) {
             out.text(text);
         }
@@ -71,16 +71,16 @@ final class Row {
 
     static Row get(Fact.In in) {
         Row row = new Row();
-        row.number = in.number();
-        row.at = in.number();
-        row.partition = in.number();
-        row.offset = in.number();
-        row.fence = in.number();
-        row.since = in.number();
-        row.until = in.number();
-        row.minFence = in.number();
-        row.attempt = in.number();
-        row.previous = in.number();
+        row.number = in.value();
+        row.at = in.value();
+        row.partition = in.value();
+        row.offset = in.value();
+        row.fence = in.value();
+        row.since = in.value();
+        row.until = in.value();
+        row.minFence = in.value();
+        row.attempt = in.value();
+        row.previous = in.value();
         row.event = in.text();
         row.kind = in.text();
         row.subject = in.text();

@@ -158,6 +158,14 @@ final class Sorter implements AutoCloseable {
         };
     }
 
+    /** Nothing of it is needed any more. */
+    void delete() throws IOException {
+        close();
+        for (Path run : runs) {
+            Files.deleteIfExists(run);
+        }
+    }
+
     @Override
     public void close() throws IOException {
         for (AutoCloseable one : open) {

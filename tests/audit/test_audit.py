@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from audit import Books, run
+from audit import run
 from fixtures import folder_of
 from world import World
 
@@ -25,7 +25,7 @@ def fixture_world(request, postgres, kafka, build):
 
 @pytest.fixture(scope="module", name="books")
 def fixture_books(world):
-    return Books(world.place)
+    return world.books
 
 
 @pytest.fixture(scope="module", name="file_server")
@@ -46,6 +46,13 @@ def test_a_healthy_system_keeps_all_invariants(world, books, file_server):
     idle = [name for name in ALL if found.of(name)["judged"] == 0]
     assert not idle, f"nothing was judged of {idle}"
     assert found.report["cut"]["head_number"] == found.report["cut"]["published_number"] == world.head
+
+
+def test_a_running_system_keeps_them_too(world):
+    """With messages not consumed yet, rows not published yet, and a coordinator that has just been killed."""
+    found = world.while_it_ran
+    assert found.code == 0 and not found.broken, found
+    assert 0 < found.report["cut"]["published_number"] <= found.report["cut"]["head_number"] < world.head
 
 
 # ---- one fault for each ----

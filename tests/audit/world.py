@@ -10,6 +10,7 @@ import uuid
 import psycopg2
 from confluent_kafka import Producer
 
+from audit import Books
 from fileserver import FileServer
 from harness import Place
 from load import Load
@@ -49,6 +50,7 @@ class World:
         place = self.place.prepare()
         self._tables()
         self.stage = Stage(place)
+        self.books = Books(place)
         other = place.coordinator().start()
         self._remove_files()      # before the load's workers ask for everything
         load = Load(place, SEED, runs=30, items=60)
@@ -56,6 +58,7 @@ class World:
         self._story()
         other.kill()
         load.send(300)
+        self.while_it_ran = self.books.audit()
         other.start()
         self._late_edits()
         self._last_words()
