@@ -66,7 +66,7 @@ static bool is_good(const PGresult *result) {
 static bool collect(struct db *db, int64_t deadline, const char *what, PGresult **ret_result, struct error *error) {
     PGresult *kept = NULL;
     for (;;) {
-        PGresult *result;
+        PGresult *result = NULL;
         if (!next_result(db, deadline, what, &result, error)) {
             PQclear(kept);
             return false;
@@ -190,7 +190,7 @@ static void point_at(const struct db_params *params, const char *values[DB_PARAM
 
 static bool prepare(struct db *db, const char *name, const char *sql, const struct db_params *params,
                     int64_t deadline, struct error *error) {
-    PGresult *result;
+    PGresult *result = NULL;
     if (!PQsendPrepare(db->connection, name, sql, params->count, params->type))
         return db_set_lost(db, name, error);
     if (!flush_all(db, deadline, name, error) || !collect(db, deadline, name, &result, error))
@@ -228,7 +228,7 @@ static bool run(struct db *db, const char *name, const char *sql, const struct d
                                         formats, !is_text);
     if (!sent)
         return db_set_lost(db, what, error);
-    PGresult *result;
+    PGresult *result = NULL;
     if (!flush_all(db, deadline, what, error) || !collect(db, deadline, what, &result, error))
         return false;
     if (!ret_result) {
@@ -315,7 +315,7 @@ static bool pipeline_result(struct db *db, const char *what, PGresult **ret_resu
 bool db_pipeline_next(struct db *db, struct db_result **ret_result, struct error *error) {
     assert(db->pipeline_read < db->pipeline_count);
     const char *prepares = db->pipeline_names[db->pipeline_read++];
-    PGresult *result;
+    PGresult *result = NULL;
     if (prepares) {
         if (!pipeline_result(db, prepares, &result, error))
             return false;
@@ -338,7 +338,7 @@ bool db_pipeline_end(struct db *db, struct error *error) {
     while (db_is_usable(db) && db->pipeline_read < db->pipeline_count)
         db_pipeline_next(db, NULL, &ignored);
     for (int empty = 0; db_is_usable(db) && empty < 2;) {
-        PGresult *result;
+        PGresult *result = NULL;
         if (!next_result(db, db->pipeline_deadline, "pipeline", &result, error))
             return false;
         empty = result ? 0 : empty + 1;
@@ -364,7 +364,7 @@ static bool simple(struct db *db, const char *sql, const char *what, PGresult **
 }
 
 bool db_execute(struct db *db, const char *sql, struct error *error) {
-    PGresult *result;
+    PGresult *result = NULL;
     if (!simple(db, sql, "execute", &result, error))
         return false;
     PQclear(result);
@@ -374,7 +374,7 @@ bool db_execute(struct db *db, const char *sql, struct error *error) {
 /* ---- transactions ---- */
 
 bool db_begin(struct db *db, struct error *error) {
-    PGresult *result;
+    PGresult *result = NULL;
     if (!refuse_unusable(db, "begin", error))
         return false;
     if (PQtransactionStatus(db->connection) != PQTRANS_IDLE)
@@ -453,7 +453,7 @@ enum db_commit db_commit(struct db *db, struct error *error) {
 }
 
 bool db_rollback(struct db *db, struct error *error) {
-    PGresult *result;
+    PGresult *result = NULL;
     if (!refuse_unusable(db, "rollback", error))
         return false;
     if (PQtransactionStatus(db->connection) == PQTRANS_IDLE)

@@ -132,7 +132,7 @@ bool db_open_connection(const struct db_options *options, PGconn **ret_connectio
         db_first_line(PQerrorMessage(connection), line, sizeof line);
         /* A socket that is refused at once is passing; a conninfo that cannot be read is not. */
         PQconninfoOption *parsed = PQconninfo(connection);
-        bool is_readable = *option_value(parsed, "dbname") && strncmp(line, "invalid ", 8) && strncmp(line, "could not match", 15);
+        bool is_readable = *option_value(parsed, "dbname") && strncmp(line, "invalid ", 8) != 0 && strncmp(line, "could not match", 15) != 0;
         PQconninfoFree(parsed);
         if (!is_readable) {
             PQfinish(connection);

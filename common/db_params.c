@@ -85,7 +85,7 @@ void db_param_text(struct db_params *params, const char *text) {
     size_t size = strlen(text);
     unsigned char *at = add_scalar(params, DB_TEXT, size);
     if (size)
-        memcpy(at, text, size);
+        memcpy(at, text, size); /* NOLINT(bugprone-not-null-terminated-result): parameters go with their sizes */
 }
 
 /*

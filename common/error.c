@@ -30,7 +30,7 @@ static void copy_cut(char *target, size_t capacity, const char *text) {
         drop_broken_tail(target, length);
 }
 
-bool error_set(struct error *error, enum error_kind kind, const char *code, const char *format, ...) {
+bool (error_set)(struct error *error, enum error_kind kind, const char *code, const char *format, ...) {
     assert(error != NULL && code != NULL && kind != ERROR_NONE);
     /* One byte more than fits, so that copy_cut can tell a cut from a text that just fits. */
     char message[sizeof error->message + 1];
@@ -44,7 +44,7 @@ bool error_set(struct error *error, enum error_kind kind, const char *code, cons
     return false;
 }
 
-bool error_prefix(struct error *error, const char *format, ...) {
+bool (error_prefix)(struct error *error, const char *format, ...) {
     assert(error != NULL && error->kind != ERROR_NONE);
     char message[2 * sizeof error->message];
     va_list arguments;

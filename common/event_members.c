@@ -235,7 +235,7 @@ static bool read_list(struct reading *reading, const struct member *member, cons
 }
 
 static bool read_resources(struct reading *reading, const struct member *member, const json_t *value) {
-    struct list list;
+    struct list list = {0};
     if (!read_list(reading, member, value, event_text_resource, &list))
         return false;
     reading->decoder->command->resources = list.items;
@@ -244,7 +244,7 @@ static bool read_resources(struct reading *reading, const struct member *member,
 }
 
 static bool read_tables(struct reading *reading, const struct member *member, const json_t *value) {
-    struct list list;
+    struct list list = {0};
     if (!read_list(reading, member, value, event_text_table, &list))
         return false;
     reading->decoder->command->tables = list.items;
@@ -397,7 +397,7 @@ struct members {
     size_t count;
     bool (*finish)(struct reading *reading); /* NULL: nothing more */
 };
-#define ROWS(rows) rows, sizeof rows / sizeof *rows
+#define ROWS(rows) (rows), sizeof(rows) / sizeof *(rows)
 static const struct members members_of[LEASE_COMMAND_COUNT] = {
     [LEASE_COMMAND_START] = {ROWS(start_members), finish_start},
     [LEASE_COMMAND_COVER] = {ROWS(cover_members), NULL},

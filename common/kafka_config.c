@@ -4,6 +4,7 @@
 
 #include "common/buf.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,6 +231,7 @@ static bool conf_set_passed(rd_kafka_conf_t *conf, enum kafka_role role, const s
         if (!kafka_property_check(property->key, property->value, error))
             return false;
         const struct property_row *row = property_find(property->key);
+        assert(row); /* else the check refuses it */
         if ((row->roles & (unsigned)role) && !conf_set(conf, property->key, property->value, error))
             return false;
     }

