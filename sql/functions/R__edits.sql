@@ -41,9 +41,9 @@ $$;
 
 -- lease.allow_edits: a guarded table takes edits of its guarded columns by message. Makes the one function that can make them, with the rights of lease_editor,
 -- to whom it grants what is needed on the table. The caller is who guarded it. lease.guarded.takes_edits tells; lease.refuse_edits takes it back.
--- Locks: none on rows. Errors: LE020 for a type that is not guarded, or columns that cannot be edited; 42501 for who may not.
+-- Locks: the table, SHARE ROW EXCLUSIVE, to the end of the transaction. Errors: LE020 for a type that is not guarded, or columns that cannot be edited; 42501 for who may not.
 CREATE OR REPLACE FUNCTION lease.allow_edits(p_type text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
 DECLARE
   g lease.guarded; v_columns text; v_name constant text := quote_ident(p_type || '.edit');
 BEGIN
@@ -56,6 +56,10 @@ BEGIN
   v_columns := (SELECT string_agg(format('%I', c), ', ') FROM unnest(g.columns) c);
   EXECUTE format('GRANT SELECT (%s, %s), UPDATE (%s) ON TABLE %s TO lease_editor', (SELECT string_agg(format('%I', c), ', ') FROM unnest(g.key_columns) c), v_columns, v_columns, g.relation);
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO lease_editor', g.schema_name);
+  -- What an edit runs in a stranger's table has lease_editor's rights on all tables that take edits: see lease.guard_stamper.
+  EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_editor ON %s', g.relation);
+  EXECUTE format('CREATE TRIGGER lease_guard_editor BEFORE UPDATE OF %s ON %s WHEN (CURRENT_USER = ''lease_editor'') EXECUTE FUNCTION lease.guard_stamper()', v_columns, g.relation);
+  EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER lease_guard_editor', g.relation);
   EXECUTE format('DROP FUNCTION IF EXISTS lease_stamp.%s(text, jsonb, jsonb)', v_name);
   EXECUTE lease.text_of_edit(g, v_name);
   EXECUTE format('REVOKE ALL ON FUNCTION lease_stamp.%s(text, jsonb, jsonb) FROM PUBLIC', v_name);
@@ -130,6 +134,7 @@ BEGIN
   END IF;
   EXECUTE format('DROP FUNCTION IF EXISTS lease_stamp.%I(text, jsonb, jsonb)', p_type || '.edit');
   IF EXISTS (SELECT FROM pg_class c WHERE c.oid = g.relation) THEN
+    EXECUTE format('DROP TRIGGER IF EXISTS lease_guard_editor ON %s', g.relation);
     EXECUTE format('REVOKE ALL ON TABLE %s FROM lease_editor', g.relation);
     IF NOT EXISTS (SELECT FROM lease.guarded x WHERE x.takes_edits AND x.schema_name = g.schema_name) THEN
       EXECUTE format('REVOKE ALL ON SCHEMA %I FROM lease_editor', g.schema_name);
@@ -170,7 +175,7 @@ BEGIN
     END IF;
   END IF;
   BEGIN
-    PERFORM set_config('lock_timeout', '1ms', true);
+    PERFORM set_config('lock_timeout', '1ms', true), set_config('lease.stamping', lease.stamping_token(g.relation), true) FROM lease.guarded g WHERE g.type = p_type;
     EXECUTE format('SELECT lease_stamp.%I($1, $2, $3)', p_type || '.edit') INTO v_done USING p_id, p_old, p_new;
     PERFORM set_config('lock_timeout', v_lock_timeout, true);
     outcome := CASE WHEN v_done = 'applied' THEN 'applied' ELSE 'bounced' END;

@@ -254,19 +254,20 @@ BEGIN
 END
 $$;
 
--- The word that lease.apply says before it stamps rows of a table: good for that table, in this transaction.
+-- The word that lease.apply says before it stamps rows of a table, or edits one: good for that table, in this transaction.
 CREATE OR REPLACE FUNCTION lease.stamping_token(p_relation oid) RETURNS text
 LANGUAGE sql AS $$
   SELECT encode(sha256(convert_to(s.secret || ' ' || p_relation || ' ' || pg_current_xact_id()::text, 'UTF8')), 'hex') FROM lease.stamping_secret s
 $$;
 
--- Of lease_guard_stamper. Whatever a stamp runs in a stranger's table has the stamper's rights on every guarded table: triggers, and at no depth
+-- Of lease_guard_stamper, and of lease_guard_editor where a table takes edits, of which all the same is true. Whatever a stamp runs in a stranger's table has the stamper's rights on every guarded table: triggers, and at no depth
 -- of triggers checks, domains, generated columns and index expressions. It has not his word, and what a trigger does is never a start's.
 CREATE OR REPLACE FUNCTION lease.guard_stamper() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pg_trigger_depth() <> 1 OR current_setting('lease.stamping', true) IS DISTINCT FROM lease.stamping_token(TG_RELID) THEN
-    RAISE EXCEPTION 'only a start stamps rows of %.%', TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'LE013';
+    RAISE EXCEPTION 'only what lease.apply does itself is done to %.% as %', TG_TABLE_SCHEMA, TG_TABLE_NAME, CASE TG_NAME WHEN 'lease_guard_editor' THEN 'lease_editor' ELSE 'lease_stamper' END
+      USING ERRCODE = 'LE013';
   END IF;
   RETURN NULL;
 END

@@ -329,6 +329,22 @@ def test_what_is_told_of_a_long_member_is_cut(shop):
     assert shop.value("SELECT field FROM lease.timeline WHERE message_id = %s", (message["id"],)) == "new." + 124 * "k"
 
 
+@pytest.mark.parametrize("way", ["CREATE TRIGGER f AFTER UPDATE ON bob.t FOR EACH ROW EXECUTE FUNCTION bob.fires()", "ALTER TABLE bob.t ADD CHECK (bob.does(id))"])
+def test_F36_an_edit_of_one_table_gives_nobody_the_editors_rights_on_another(shop, way):
+    """A trigger or a check of bob's, who may not edit contracts, ran as lease_editor, who may."""
+    shop.query("CREATE SCHEMA bob; GRANT USAGE ON SCHEMA bob TO PUBLIC; CREATE TABLE bob.t (id int PRIMARY KEY, rate int); INSERT INTO bob.t VALUES (1, 1); "
+               "CREATE FUNCTION bob.does(int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN IF current_user = 'lease_editor' THEN UPDATE public.contract SET rate = 1; END IF; RETURN true; END $$; "
+               "CREATE FUNCTION bob.fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM bob.does(1); RETURN NULL; END $$; "
+               f"{way}; SELECT lease.guard_table('bob.t', 'bobs', ARRAY['rate']); SELECT lease.allow_edits('bobs')")
+    shop.commit()
+    answer = shop.decide(command("contract", "edit", "bobs/1", holder="bob", payload=json.dumps({"new": {"rate": 2}, "old": {"rate": 1}})))
+    assert (answer.outcome, shop.journal()[-1]["reason"], rate(shop, 1)) == ("bounced", "refused_le013", "70.000")
+    shop.query("ALTER TABLE contract DISABLE TRIGGER lease_guard_editor")
+    assert shop.query("SELECT code, stops_starts FROM lease.guard_findings") == [("trigger_disabled", False)]
+    shop.query("SELECT lease.repair_guard('contract')")
+    assert shop.query("SELECT * FROM lease.guard_findings") == []
+
+
 def test_one_at_a_time_takes_the_inbox_in(shop, new_lane):
     """Two that shared it would make one person's edits in another order."""
     shop.query("""CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 9 THEN WHILE NOT pg_try_advisory_xact_lock(77) LOOP PERFORM pg_sleep(0.01); END LOOP; END IF; RETURN NEW; END $$;
