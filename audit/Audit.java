@@ -98,6 +98,7 @@ public final class Audit {
             effects(database, books);
             texts(books);
             books.run(progress);
+            progress.say("looking again at the consumed offsets");
             journal.lookAgain();
         } finally {
             sweep(folder);

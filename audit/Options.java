@@ -35,7 +35,7 @@ final class Options {
 
             HOW
               --memory SIZE             what it may take: 512m, 2g; default 512m, at least 128m. It refuses to begin with less left on the machine
-              --temp DIR                where it sorts what does not fit; about 1.5 KB for each message while it runs (default: /tmp)
+              --temp DIR                where it sorts what does not fit; about 2 KB for each message while it runs (default: /tmp)
               --wait SECONDS            how long to wait for a relay that does not get on; default 10. Outputs are then judged up to where it is
               -o table|json             for people, or for programs
               --quiet                   no progress on standard error

@@ -4,14 +4,19 @@ says that one invariant is broken, and shows that fault. Each function of FAULTS
 the counterexample must have.
 """
 import os
+import pathlib
 import re
+import subprocess
 
 import pytest
 
 from audit import run
 from fixtures import folder_of
+from kafka import jars
+from place import INPUTS
 from world import World
 
+HERE = pathlib.Path(__file__).resolve().parent
 ALL = [f"I{number}" for number in range(1, 12)]
 LATER = "clock_timestamp() + interval '1 hour'"
 
@@ -215,6 +220,20 @@ def test_a_fault_on_the_disk_breaks_I9(world, books, file_server):
 
 
 # ---- what it cannot look at ----
+
+def test_what_retention_took_is_left_out(world, books):
+    """The last one with these topics: half of all they had is gone, and the older half of the journal with it. Nothing is broken by that."""
+    prefix = world.place.prefix
+    topics = [prefix + topic for topic in (*INPUTS, "lease.results", "lease.grants", "lease.dead-letters")]
+    subprocess.run(["java", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", HERE / "DeleteRecords.java", world.place.kafka.brokers, *topics], check=True, timeout=60,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    database = world.spoilt(world.place.database)
+    database.query("DELETE FROM lease.journal WHERE number < %s", (world.head // 2,))
+    found = books.audit("--wait", "0", database=database, token_key=None)
+    assert found.code == 0 and not found.broken, found
+    assert found.of("I4")["left_out"] and found.of("I4")["judged"] > world.head / 4, found
+    assert found.report["cut"]["first_number"] == world.head // 2
+
 
 def test_it_says_that_it_could_not_look(books):
     for code, found in ((2, books.audit("--database", "host=127.0.0.1 port=9 dbname=x user=x")), (2, books.audit("--memory", "64m")), (64, run(["--colour", "red"]))):
