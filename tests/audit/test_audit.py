@@ -180,8 +180,9 @@ FAULTS = [[fault] for fault in (
     a_fence_given_out_twice, a_lapsed_run_that_lives_again, a_renewal_with_another_token, a_message_without_an_answer, results_in_another_order,
     an_offset_that_goes_back, an_edit_under_a_live_lease, work_without_an_expiry_that_is_taken, an_effect_with_a_lower_fence,
     a_final_state_that_is_left, a_token_in_a_table)]
-MORE = [[a_resource_taken_from_a_live_lease, a_lease_of_another_holder, an_answer_that_says_something_else, an_effect_above_the_gate],
-        [a_lease_that_is_live_longer_than_told, a_run_that_was_told_of_an_edit_while_it_lived, quota_that_is_settled_twice]]
+MORE = [[a_resource_taken_from_a_live_lease, a_lease_of_another_holder, an_answer_that_says_something_else, a_run_that_was_told_of_an_edit_while_it_lived,
+         an_effect_above_the_gate],
+        [a_lease_that_is_live_longer_than_told, quota_that_is_settled_twice]]
 IN_FILES = (an_effect_with_a_lower_fence, an_effect_above_the_gate, quota_that_is_settled_twice)
 
 

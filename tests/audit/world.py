@@ -5,6 +5,7 @@ Faults are put into copies of its databases, so that each is alone; the topics a
 """
 import json
 import os
+import signal
 import uuid
 
 import psycopg2
@@ -63,6 +64,8 @@ class World:
         self._late_edits()
         self._last_words()
         place.wait_idle()
+        for coordinator in place.coordinators:
+            coordinator.child.signal(signal.SIGTERM)      # both at once
         for coordinator in place.coordinators:
             assert coordinator.stop()
         self.head = place.database.value("SELECT max(number) FROM lease.timeline")
