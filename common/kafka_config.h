@@ -34,11 +34,11 @@ struct kafka_settings {
     void *log_context;
 };
 
-/* May this key be passed through, with this value? On refusal error->code is kafka_key_unknown, kafka_key_refused
- * (it runs code), kafka_key_protocol (the protocol fixes it) or kafka_value (librdkafka does not take the value). */
 /* Kafka's own rule for names of topics: a prefix or group that keeps it can always be created. Refuses with code `configuration`. */
 bool kafka_name_check(const char *value, struct error *error) MUST_USE;
 
+/* May this key be passed through, with this value? On refusal error->code is kafka_key_unknown, kafka_key_refused
+ * (it runs code), kafka_key_protocol (the protocol fixes it) or kafka_value (librdkafka does not take the value). */
 bool kafka_property_check(const char *key, const char *value, struct error *error) MUST_USE;
 
 /* Is the value of this key a secret, that is: never printed? */

@@ -334,7 +334,10 @@ const struct cli_command command_migrate = {
         "\n"
         "Nothing at all is applied when a V file was changed after it had been applied, when one comes before a version that\n"
         "is already there, or when the database is newer than this program. Two migrations of one database wait for\n"
-        "each other. The role needs CREATE on the database and, the first time, CREATEROLE.\n",
+        "each other. The role needs CREATE on the database and, the first time, CREATEROLE.\n"
+        "\n"
+        "Stop the coordinators before a newer version is applied: between two files, functions and tables are of two versions.\n"
+        "Messages wait in their topics meanwhile; leases that nobody can renew for longer than their ttl lapse.\n",
     .examples =
         "$ leasectl migrate --database 'host=db dbname=leasehold user=postgres' --wait 30\n"
         "  waits for the server, then applies what is missing\n"

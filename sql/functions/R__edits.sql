@@ -167,17 +167,18 @@ BEGIN
     outcome := 'parked';
     RETURN;
   END IF;
+  PERFORM set_config('lock_timeout', '1ms', true);
   IF p_live <> '{}' THEN
     v_stamps := lease.read_stamps(p_type, ARRAY[p_id]);
     IF v_stamps && p_live THEN
       outcome := 'parked'; blocked_by := v_stamps[1];
+      PERFORM set_config('lock_timeout', v_lock_timeout, true);
       RETURN;
     END IF;
   END IF;
   BEGIN
-    PERFORM set_config('lock_timeout', '1ms', true), set_config('lease.stamping', lease.stamping_token(g.relation), true) FROM lease.guarded g WHERE g.type = p_type;
+    PERFORM set_config('lease.stamping', lease.stamping_token(g.relation), true) FROM lease.guarded g WHERE g.type = p_type;
     EXECUTE format('SELECT lease_stamp.%I($1, $2, $3)', p_type || '.edit') INTO v_done USING p_id, p_old, p_new;
-    PERFORM set_config('lock_timeout', v_lock_timeout, true);
     outcome := CASE WHEN v_done = 'applied' THEN 'applied' ELSE 'bounced' END;
     reason := nullif(v_done, 'applied');
   EXCEPTION WHEN OTHERS OR assert_failure OR query_canceled THEN
@@ -194,6 +195,7 @@ BEGIN
     UPDATE lease.admitted_edit a SET by = p_editor
      WHERE a.fence = ANY (lease.read_stamps(p_type, ARRAY[p_id])) AND a.type = p_type AND a.id = p_id AND a.at >= v_begun AND a.by = session_user;
   END IF;
+  PERFORM set_config('lock_timeout', v_lock_timeout, true);
 END
 $$;
 

@@ -405,7 +405,8 @@ $$;
 
 -- lease.repair_guard: puts the guard right after somebody altered the table: partitions made since, triggers dropped or disabled, a renamed
 -- table or column, privileges, stamping functions. What lease.guard_findings lists with this remedy is gone afterwards.
--- Stamps stay as they are. A guarded column that was dropped is guarded no longer. Locks and rights: as lease.guard_table.
+-- Stamps stay as they are. A guarded column that was dropped is guarded no longer. Locks and rights: as lease.guard_table;
+-- where the table takes edits, also those of lease.allow_edits, and its errors: lease.refuse_edits(type) first lets go of a table that can take none.
 -- Errors: LE020 for a type that is none, a table that is gone or can no longer be guarded.
 CREATE OR REPLACE FUNCTION lease.repair_guard(p_type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

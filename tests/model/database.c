@@ -92,12 +92,19 @@ static void run_file(PGconn *connection, const char *path) {
     free(text.bytes);
 }
 
+/* V2 before V10. */
+static int by_version(const void *left, const void *right) {
+    return strverscmp(*(char *const *)left, *(char *const *)right);
+}
+
 static void run_files(PGconn *connection, const char *folder, const char *pattern) {
     char path[1024];
     glob_t found = {0};
     snprintf(path, sizeof path, "%s/%s", folder, pattern);
-    if (glob(path, 0, NULL, &found) == 0)
+    if (glob(path, GLOB_NOSORT, NULL, &found) == 0) {
+        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_version);
         for (size_t i = 0; i < found.gl_pathc; i++) run_file(connection, found.gl_pathv[i]);
+    }
     globfree(&found);
 }
 

@@ -203,8 +203,20 @@ def test_F37_a_trigger_that_takes_longer_than_a_statement_may_is_the_answer_of_i
                "CREATE TRIGGER a_sleep AFTER UPDATE ON shop.contract FOR EACH ROW EXECUTE FUNCTION shop.sleep()")
     shop.commit()
     shop.query("SET LOCAL statement_timeout = 300")
-    one, two = shop.decide(start("s1", resources=contracts(1)), start("s2", resources=["track/1:1"]))
-    assert (one.outcome, result_of(shop, one)["reason"], two.outcome) == ("busy", "stamp_refused", "granted")
+    begun = time.monotonic()
+    one, two, three = shop.decide(start("s1", resources=contracts(1)), start("s2", resources=contracts(2)), start("s3", resources=["elsewhere/x"]))
+    assert (one.outcome, result_of(shop, one)["reason"], two.outcome, three.outcome) == ("busy", "stamp_refused", "busy", "granted")
+    assert time.monotonic() - begun < 5, "the server ends one slow trigger in a statement: the second one may not begin"
+
+
+def test_a_table_that_raises_our_own_codes_is_not_believed(shop):
+    """The name of a row that is not there goes into the answer: a stranger's text, of any length, may not."""
+    shop.query("CREATE FUNCTION shop.lies() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'LE014', MESSAGE = repeat('x', 300000); END $$; "
+               "CREATE TRIGGER a_lies AFTER UPDATE ON shop.contract FOR EACH ROW EXECUTE FUNCTION shop.lies()")
+    shop.commit()
+    answer = shop.decide(start("s1", resources=contracts(1)))
+    assert (answer.outcome, result_of(shop, answer)["reason"], result_of(shop, answer)["blocker"]) == ("busy", "stamp_refused", None)
+    assert shop.decide(start("s2", resources=["track/9:9"])).outcome == "unknown"
 
 
 SETTINGS = {"search_path": "shop, pg_catalog", "synchronous_commit": "off", "statement_timeout": "1", "lock_timeout": "777", "transaction_read_only": "on", "DateStyle": "German"}

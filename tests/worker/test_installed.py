@@ -84,7 +84,7 @@ def test_installed__compiles_the_example_of_the_readme(installed):
 
 
 def test_installed__is_found_by_cmake(installed):
-    run("cmake", "-S", installed, "-B", installed / "build", f"-DCMAKE_PREFIX_PATH={installed}")
+    run("cmake", "-G", "Ninja", "-S", installed, "-B", installed / "build", f"-DCMAKE_PREFIX_PATH={installed}")
     run("cmake", "--build", installed / "build")
     for program in ("shared", "static", "plus"):
         assert run(installed / "build" / program) == "options\n", program

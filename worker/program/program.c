@@ -10,8 +10,9 @@
 
 extern char **environ;
 
-const char *const program_ignored[] = {"LEASE_DATABASE", "LEASE_HTTP",  "LEASE_TOKEN_KEY", "LEASE_THROWAWAY", "LEASE_TEST_",
-                                       "LEASE_BENCH_",   "LEASE_CRASH", "LEASE_DEV_",      "LEASE_CACHE",     NULL};
+/* LEASE_* variables that are not of these programs: of the coordinator, the tests, the crash points and ./dev. */
+static const char *const ignored[] = {"LEASE_DATABASE", "LEASE_HTTP",  "LEASE_TOKEN_KEY", "LEASE_THROWAWAY", "LEASE_TEST_",
+                                      "LEASE_BENCH_",   "LEASE_CRASH", "LEASE_DEV_",      "LEASE_CACHE",     NULL};
 
 static bool load(const struct program *program, struct program_settings *settings, int *argc, char **argv, struct error *error) {
     struct config *config = settings->config;
@@ -66,7 +67,7 @@ int program_main(const struct program *program, void *settings, int argc, char *
         .program_bit = PROGRAM_US,
         .rows = program->rows,
         .row_count = program->row_count,
-        .ignored = program_ignored,
+        .ignored = ignored,
         .property_check = kafka_property_check,
         .property_is_secret = kafka_property_is_secret,
     };

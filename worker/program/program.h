@@ -54,9 +54,6 @@ enum { PROGRAM_US = 1 /* a table is that of one program */ };
     {.key = "config", .offset = offsetof(values, common.config_file), .programs = PROGRAM_US, PROGRAM_TEXT(1, 4096),   \
      .help = "file with more keys (key = value lines, then [kafka])"}
 
-/* The LEASE_* variables that are not of these programs: of the coordinator, the tests, the crash points and ./dev. */
-extern const char *const program_ignored[];
-
 struct program {
     const char *name;
     const char *usage; /* stands above the keys in the help */
