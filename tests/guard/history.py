@@ -7,7 +7,8 @@ import collections
 import dataclasses
 import typing
 
-Edit = collections.namedtuple("Edit", "rows began ended code fence")        # code None: admitted; fence: whose lease refused it
+# code None: admitted; fence: whose lease refused it; how: statement, isolation level and count of rows, for whoever reads of a fault
+Edit = collections.namedtuple("Edit", "rows began ended code fence how", defaults=(None,))
 Look = collections.namedtuple("Look", "fence at values")                    # values: row -> value
 Moments = collections.namedtuple("Moments", "began ended")                  # of a transaction on leases
 
@@ -73,7 +74,7 @@ def faults_of_basis(life, edits):
     surely = [edit for edit in of_rows if edit.began > life.expiry and edit.ended < life.finish.began]
     perhaps = [edit for edit in of_rows if edit.ended > life.expiry and edit.began < life.finish.ended]
     if surely and life.basis != "changed":
-        return [f"the run of {life.fence} was told {life.basis}, and {surely[0]} came after its lapse"]
+        return [f"the run of {life.fence} (lapsed {life.expiry}, turned over {life.turned}, finish {life.finish}) was told {life.basis}, and {surely[0]} came after its lapse"]
     if not perhaps and life.basis != "unchanged":
         return [f"the run of {life.fence} was told {life.basis}, and nobody edited"]
     return []

@@ -78,17 +78,19 @@ class Race:
             is_guarded = draw.random() < 0.85
             sql = draw.choice(EDITS if is_guarded else OTHER_EDITS)
             level = draw.choice(("READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"))
-            began, code, fence = self.now(lane), None, None
+            began, code, fence, count = self.now(lane), None, None, None
             try:
                 lane.query(f"SET TRANSACTION ISOLATION LEVEL {level}")
-                lane.query(sql, {"rows": rows})
+                with lane.connection.cursor() as cursor:
+                    cursor.execute(sql, {"rows": rows})
+                    count = cursor.rowcount
                 lane.commit()
             except psycopg2.Error as error:
                 lane.rollback()
                 code = error.pgcode
                 if code == "LE010":
                     fence = int(re.search(r"fence (\d+);", error.diag.message_detail).group(1))
-            (self.edits if is_guarded else self.other_edits).append(Edit(rows, began, self.now(lane), code, fence))
+            (self.edits if is_guarded else self.other_edits).append(Edit(rows, began, self.now(lane), code, fence, (sql, level, count)))
 
     def lead_runs(self, lane, draw):
         number = 0
