@@ -1,5 +1,7 @@
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * A fact is an array of bytes: a key whose byte order is the order of its parts (texts end with a zero byte, numbers are big-endian and
@@ -141,6 +143,15 @@ final class Fact {
         String text() {
             long size = value();
             return size == NONE ? null : new String(raw((int) size), StandardCharsets.UTF_8);
+        }
+
+        /** Texts behind their number. */
+        List<String> texts() {
+            List<String> texts = new ArrayList<>();
+            for (long left = number(); left > 0; left--) {
+                texts.add(text());
+            }
+            return texts;
         }
     }
 }

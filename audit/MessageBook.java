@@ -1,6 +1,5 @@
 import java.io.IOException;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 
 /**
@@ -43,14 +42,6 @@ final class MessageBook extends Book {
         add();
     }
 
-    private static List<String> texts(Fact.In in) {
-        List<String> texts = new ArrayList<>();
-        for (long left = in.number(); left > 0; left--) {
-            texts.add(in.text());
-        }
-        return texts;
-    }
-
     @Override
     void take(Fact.In in) throws IOException {
         String itsSource = in.key(), itsId = in.key();
@@ -65,7 +56,7 @@ final class MessageBook extends Book {
         long itsNumber = in.number();
         if (type == WAITS) {
             String itsKind = in.text(), itsSubject = in.text();
-            List<String> itsResources = texts(in), itsTables = texts(in);
+            List<String> itsResources = in.texts(), itsTables = in.texts();
             isAmbiguous |= resources != null && !(resources.equals(itsResources) && tables.equals(itsTables) && subject.equals(itsSubject));
             kind = itsKind;
             subject = itsSubject;

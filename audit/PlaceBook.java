@@ -87,14 +87,6 @@ final class PlaceBook extends Book {
         return new Message.Grant(in.text(), in.text(), in.number(), in.text(), in.text());
     }
 
-    private static List<String> texts(Fact.In in) {
-        List<String> texts = new ArrayList<>();
-        for (long left = in.number(); left > 0; left--) {
-            texts.add(in.text());
-        }
-        return texts;
-    }
-
     @Override
     void take(Fact.In in) throws IOException {
         String itsTopic = in.key();
@@ -121,8 +113,8 @@ final class PlaceBook extends Book {
                 for (long left = in.number(); left > 0; left--) {
                     message.items.add(grant(in));
                 }
-                message.resources = texts(in);
-                message.tables = texts(in);
+                message.resources = in.texts();
+                message.tables = in.texts();
             }
             case ROW -> {
                 in.number();
