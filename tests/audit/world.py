@@ -5,7 +5,6 @@ Faults are put into copies of its databases, so that each is alone; the topics a
 """
 import json
 import os
-import signal
 import uuid
 
 import psycopg2
@@ -16,6 +15,7 @@ from fileserver import FileServer
 from harness import Place
 from load import Load
 from stage import Stage
+from waiting import eventually
 
 SEED = int(os.environ.get("LEASE_TEST_SEED", "7"))
 HOUR_MS = 3600000
@@ -63,13 +63,21 @@ class World:
         other.start()
         self._late_edits()
         self._last_words()
-        place.wait_idle()
-        for coordinator in place.coordinators:
-            coordinator.child.signal(signal.SIGTERM)      # both at once
-        for coordinator in place.coordinators:
-            assert coordinator.stop()
+        self._come_to_rest()
         self.head = place.database.value("SELECT max(number) FROM lease.timeline")
         return self
+
+    def _come_to_rest(self):
+        """What lapses while the coordinators end may be left unpublished: then they have another turn."""
+        eventually(self._stopped_at_rest, 120, "nothing is left unpublished")
+
+    def _stopped_at_rest(self):
+        for coordinator in self.place.coordinators:
+            if not coordinator.child.is_running():
+                coordinator.start()
+        self.place.wait_idle()
+        assert all([coordinator.stop() for coordinator in self.place.coordinators])
+        return self.place.is_idle()
 
     # ---- what happens in it ----
 

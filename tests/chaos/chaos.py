@@ -3,8 +3,9 @@
     storm = Storm(place, files, chance)
     storm.start(workers=8)
     storm.run(items, seconds)         # requests the items meanwhile
-    storm.heal()                      # everything is back; waits until every item has ended
-    storm.balance()
+    storm.heal()                      # everything is back
+    storm.settle(limit)
+    storm.check()
 
 The faults: a worker is killed, is stopped beyond its lease and continued, is cut off from the broker; all connections to the file server's
 database are cut; a coordinator is killed or stopped in order; each comes back after a while. The people: a Latecomer, who goes on under
@@ -79,6 +80,8 @@ class Onlooker:
                 seen = len(self.reader.records)
                 self.act()
                 self.events.flush()
+            self.last_act()
+            self.events.flush()
         except Exception as problem:  # pylint: disable=broad-except  # end() raises it
             self.error = problem
 
@@ -96,6 +99,9 @@ class Onlooker:
     def act(self):
         raise NotImplementedError
 
+    def last_act(self):
+        """When everything else is at rest."""
+
 
 class Forger(Onlooker):
     """Ends what others hold: with their fence and claim id, and a token that is another's or made up."""
@@ -110,16 +116,24 @@ class Forger(Onlooker):
 
 class Latecomer(Onlooker):
     """Wakes up under grants that were replaced and goes on as if nothing had happened: at the file server, and with a finish. (Where
-    its successor has not been at the gate yet, it is let in; that is no harm.)"""
+    its successor has not been at the gate yet, it is let in; that is no harm.) It does so a second time when all the work is done."""
 
     def __init__(self, place, files, chance):
         self.connection = psycopg2.connect(files.database.conninfo, application_name="latecomer")
         self.connection.autocommit = True
         self.refused = collections.Counter()
+        self.woken = []
         super().__init__(place, chance)
 
     def act(self):
         late, self.replaced = self.replaced, []
+        self.woken += late
+        self.wake_up(late)
+
+    def last_act(self):
+        self.wake_up(self.woken)
+
+    def wake_up(self, late):
         for grant in late:
             with self.connection.cursor() as cursor:
                 who = (grant["lease"], grant["fence"], grant["claim_id"])
@@ -135,6 +149,7 @@ class Storm:
     def __init__(self, place, files, chance):
         self.place, self.files, self.chance = place, files, chance
         self.workers, self.links, self.coordinators, self.people = [], [], [], []
+        self.latecomer = self.forger = None
         self.sockets = tempfile.mkdtemp(prefix="lease-")       # a socket's path must be short
         self.unfenced = set()
         self.afflicted = {}            # worker → (when, what makes it well)
@@ -160,7 +175,8 @@ class Storm:
             worker.child.env.update(worker_environment or {})
             self.workers.append(worker.start())
         if people:
-            self.people = [Latecomer(self.place, self.files, self.chance), Forger(self.place, self.chance)]
+            self.latecomer, self.forger = Latecomer(self.place, self.files, self.chance), Forger(self.place, self.chance)
+            self.people = [self.latecomer, self.forger]
 
     def _socket_conninfo(self):
         """The file server's database by its Unix socket: a network of its own has no way to the port. None if there is none."""
@@ -266,8 +282,6 @@ class Storm:
         for _, cure in self.afflicted.values():
             cure()
         self.afflicted.clear()
-        for one in self.people:
-            one.end()
 
     def wait_for(self, count, limit):
         eventually(lambda: self.place.database.value(ENDED) == count, limit, f"{count} items have ended", every=0.2)
@@ -280,7 +294,11 @@ class Storm:
         self.stop()
 
     def stop(self):
-        return all([worker.stop() for worker in self.workers])
+        """Nobody works any more; then the people have their last word. True if all workers ended in order."""
+        ended = [worker.stop() for worker in self.workers]
+        for one in self.people:
+            one.end()
+        return all(ended)
 
     def check(self):
         """What is wrong, by the topics, the database and the disk: {invariant: examples}."""

