@@ -10,8 +10,8 @@
 #include <string.h>
 
 /* AGAIN_MS: an answer takes milliseconds; who waits shall not wait much longer if the first sending was lost. FETCH_WAIT_MS: a
- * start in a partition that is not read yet waits for one empty fetch. */
-enum { AGAIN_MS = 2000, RETRY_MS = 20, FETCH_WAIT_MS = 20, READ_MAX = 1000, SLEEP_MAX_MS = 1000, LAST_MS = 1000 };
+ * start in a partition that is not read yet waits for one empty fetch. LINE_TURNS: a place in line outlives so many askings. */
+enum { AGAIN_MS = 2000, LINE_TURNS = 3, RETRY_MS = 20, FETCH_WAIT_MS = 20, READ_MAX = 1000, SLEEP_MAX_MS = 1000, LAST_MS = 1000 };
 
 static int64_t earlier(int64_t left_us, int64_t right_us) {
     return left_us < right_us ? left_us : right_us;
@@ -62,10 +62,19 @@ void client_say_farewell(struct lease_client *client, const struct lease_grant *
     struct farewell *farewell = memory_alloc(sizeof *farewell);
     struct messages_words words = {.delay_ms = -1};
     farewell->partition = partition;
+    farewell->command = LEASE_COMMAND_RELEASE;
     if (grant) {
         farewell->lease = memory_copy_text(grant->lease);
         messages_write_one(&farewell->data, grant, &words);
     }
+    TAILQ_INSERT_TAIL(&client->farewells, farewell, all);
+}
+
+/* Who asks again without patience is not in line any more; he is answered `held`, by himself. */
+void client_leave_line(struct lease_client *client, const struct lease_run *run) {
+    struct farewell *farewell = memory_alloc(sizeof *farewell);
+    *farewell = (struct farewell){.command = LEASE_COMMAND_START, .lease = memory_copy_text(run->lease), .partition = -1};
+    buf_append(&farewell->data, run->ask.data.data, run->ask.data.size);
     TAILQ_INSERT_TAIL(&client->farewells, farewell, all);
 }
 
@@ -82,7 +91,7 @@ static void free_farewell(struct lease_client *client, struct farewell *farewell
 static bool send_farewells(struct lease_client *client) {
     struct farewell *farewell;
     while ((farewell = TAILQ_FIRST(&client->farewells)) != NULL) {
-        if (farewell->lease && !link_send(client->link, LEASE_COMMAND_RELEASE, farewell->lease, /* NOLINT(clang-analyzer-unix.Malloc): what is freed was taken out of the list before */
+        if (farewell->lease && !link_send(client->link, farewell->command, farewell->lease, /* NOLINT(clang-analyzer-unix.Malloc): what is freed was taken out of the list before */
                                           link_next_number(client->link), &farewell->data, NULL))
             return false;
         if (farewell->partition >= 0)
@@ -100,10 +109,37 @@ static bool can_hear(struct lease_run *run) {
     return run->has_partition && link_is_ready(link) && link_has(link, run->partition);
 }
 
+/* The message that is sent now, and its number: the same one as before, or another asking for the place in line. */
+static bool send_in_line(struct lease_run *run, int64_t now_us) {
+    struct line *line = &run->ask.line;
+    struct buf data = BUF_INIT;
+    uint64_t number = link_next_number(run->client->link);
+    int64_t rest_us = line->until_us - now_us;
+    messages_write_patient(&data, &run->ask.data, number, (unsigned)((earlier(rest_us, LINE_TURNS * line->every_us) + 999) / 1000));
+    bool is_sent = link_send(run->client->link, run->ask.command, run->lease, number, &data, NULL);
+    buf_release(&data);
+    if (!is_sent)
+        return false;
+    line->asked[line->next].number = number;
+    line->asked[line->next].sent_us = now_us;
+    line->next = (line->next + 1) % LINE_ASKINGS;
+    run->ask.number = number;
+    run->ask.first = run->ask.first ? run->ask.first : number;
+    return true;
+}
+
+static bool send_ask(struct lease_run *run, int64_t now_us) {
+    struct ask *ask = &run->ask;
+    if (ask->line.until_us > now_us)
+        return send_in_line(run, now_us);
+    if (ask->number == 0)
+        ask->first = ask->number = link_next_number(run->client->link);
+    return link_send(run->client->link, ask->command, run->lease, ask->number, &ask->data, NULL);
+}
+
 /* Returns when to look again. */
 static int64_t serve_ask(struct lease_run *run, int64_t now_us, struct call_list *calls) {
     struct ask *ask = &run->ask;
-    struct link *link = run->client->link;
     if (ask->state != ASK_QUEUED && ask->state != ASK_SENT)
         return INT64_MAX;
     if (ask->has_callback && now_us >= ask->until_us) {
@@ -115,14 +151,14 @@ static int64_t serve_ask(struct lease_run *run, int64_t now_us, struct call_list
         return earlier(until_us, now_us + RETRY_MS * 1000);
     if (ask->state == ASK_SENT && now_us < ask->again_us)
         return earlier(until_us, ask->again_us);
-    if (ask->number == 0)
-        ask->number = link_next_number(link);
-    bool is_sent = link_send(link, ask->command, run->lease, ask->number, &ask->data, NULL);
+    if (ask->line.is_waiting && now_us >= ask->line.until_us)
+        return until_us; /* nothing is asked any more: a grant may be on its way */
+    bool is_sent = send_ask(run, now_us);
     if (is_sent && ask->state == ASK_QUEUED) {
         ask->state = ASK_SENT;
         ask->sent_us = now_us;
     }
-    ask->again_us = now_us + (is_sent ? AGAIN_MS : RETRY_MS) * 1000;
+    ask->again_us = now_us + (!is_sent ? RETRY_MS * 1000 : ask->line.until_us > now_us ? ask->line.every_us : AGAIN_MS * 1000);
     return earlier(until_us, ask->again_us);
 }
 

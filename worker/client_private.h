@@ -22,16 +22,32 @@ enum ask_state {
     ASK_DONE,   /* answered, and not picked up yet by who waits */
 };
 
+/* A start's place in line: asked for anew, under a new message id, for as long as it is wanted. A grant names the newest asking that the
+ * coordinator knew, and is no older than that; one that names a forgotten asking comes too late. */
+enum { LINE_ASKINGS = 16 };
+struct line {
+    int64_t until_us; /* 0: it does not wait in line */
+    int64_t every_us;
+    bool is_waiting;  /* the coordinator has said so */
+    unsigned next;
+    struct {
+        uint64_t number;
+        int64_t sent_us;
+    } asked[LINE_ASKINGS];
+};
+
 struct ask {
     enum ask_state state;
     enum lease_command command;
     struct buf data; /* has a token in it: wiped */
-    uint64_t number; /* 0: not sent yet */
+    uint64_t first;  /* the number of its message; 0: not sent yet */
+    uint64_t number; /* of the newest one: another one only in line */
     int64_t sent_us; /* the first time */
     int64_t again_us;
     int64_t until_us; /* of a callback: nobody waits longer */
     bool has_callback;
     bool is_refused;
+    struct line line;
 };
 
 struct lease_run {
@@ -45,6 +61,7 @@ struct lease_run {
     bool is_covering; /* a large start is under way: nothing is called back, and it is renewed in any case */
     unsigned ttl_ms;
     int64_t answer_us;
+    unsigned line_ms;
     struct hold_terms terms;
 
     _Atomic bool is_held; /* granted and not ended; the hold is valid */
@@ -63,9 +80,10 @@ struct lease_run {
 };
 TAILQ_HEAD(run_list, lease_run);
 
-/* A lease that nobody wants any more, or a partition that a run was listening to. */
+/* A lease or a place in line that nobody wants any more, or a partition that a run was listening to. */
 struct farewell {
     TAILQ_ENTRY(farewell) all;
+    enum lease_command command;
     char *lease; /* NULL: nothing is to be sent */
     struct buf data;
     int32_t partition; /* -1: none */
@@ -107,6 +125,8 @@ TAILQ_HEAD(call_list, call);
 void client_gather(struct call_list *calls, struct lease_run *run, bool is_loss, bool has_answer);
 /* Lets go of a lease (NULL: of none; it is copied) and of a partition (-1: of none). */
 void client_say_farewell(struct lease_client *client, const struct lease_grant *grant, int32_t partition);
+/* The start of a run that has got what it waited for, and may be in line again. */
+void client_leave_line(struct lease_client *client, const struct lease_run *run);
 /* If the run's hold is lost and nobody was told: gathers it. */
 void client_look_at_loss(struct lease_run *run, int64_t now_us, struct call_list *calls);
 

@@ -81,27 +81,41 @@ static void end_ask(struct lease_run *run, bool is_refused, struct call_list *ca
 }
 
 void client_give_up(struct lease_run *run, struct call_list *calls) {
-    run->has_answer = false;
-    end_ask(run, false, calls);
+    run->has_answer = run->ask.line.is_waiting;
+    end_ask(run, run->ask.line.is_waiting, calls);
 }
 
-static struct lease_run *find_run(struct lease_client *client, uint64_t number) {
+/* A lease's messages between the first and the newest one of what is asked are all of it. */
+static struct lease_run *find_run(struct lease_client *client, uint64_t number, const char *lease) {
     struct lease_run *run;
     TAILQ_FOREACH(run, &client->runs, all)
-        if (run->ask.state == ASK_SENT && run->ask.number == number)
+        if (run->ask.state == ASK_SENT && run->ask.first <= number && number <= run->ask.number && strcmp(run->lease, lease) == 0)
             return run;
     return NULL;
 }
 
+/* What the deadline of a grant counts from: when the asking that it names was sent; so long ago that it is lost, if that is forgotten. */
+static int64_t asked_us(const struct lease_run *run, uint64_t number) {
+    const struct line *line = &run->ask.line;
+    if (line->until_us == 0)
+        return run->ask.sent_us;
+    for (unsigned i = 0; i < LINE_ASKINGS; i++)
+        if (line->asked[i].number == number)
+            return line->asked[i].sent_us;
+    return hold_clock_us() - run->terms.ttl_us;
+}
+
 /* ---- grants ---- */
 
-static void take_start(struct lease_run *run, const struct messages_grant *read, struct call_list *calls) {
+static void take_start(struct lease_run *run, const struct messages_grant *read, uint64_t number, struct call_list *calls) {
     int64_t now_us = hold_clock_us();
     struct lease_answer answer = {.outcome = "granted", .until = read->until, .fence = read->grant.fence, .remaining_ms = -1,
                                   .held_by = {.fence = -1, .remaining_ms = -1}};
     keep_grant(run, &read->grant);
     client_keep_answer(run, &answer);
-    hold_init(&run->hold, &run->terms, run->ask.sent_us, now_us);
+    hold_init(&run->hold, &run->terms, asked_us(run, number), now_us);
+    if (number < run->ask.number)
+        client_leave_line(run->client, run); /* what was asked since has met the grant */
     if (!client_renews(run))
         run->hold.look_us = INT64_MAX;
     atomic_store(&run->is_held, true);
@@ -124,9 +138,9 @@ void client_take_grant(struct lease_client *client, const struct message *record
         return;
     uint64_t number = link_number_of(client->link, read.command.source, read.command.id);
     pthread_mutex_lock(&client->lock);
-    struct lease_run *run = number > 0 ? find_run(client, number) : NULL;
+    struct lease_run *run = number > 0 ? find_run(client, number, read.grant.lease) : NULL;
     if (run && run->ask.command == LEASE_COMMAND_START)
-        take_start(run, &read, calls);
+        take_start(run, &read, number, calls);
     else if (!is_kept(client, &read.grant)) /* who asked for it waits no more */
         client_say_farewell(client, &read.grant, -1);
     pthread_mutex_unlock(&client->lock);
@@ -157,13 +171,29 @@ static bool ends_run(enum lease_outcome outcome) {
     return outcome == LEASE_OUTCOME_FINISHED || outcome == LEASE_OUTCOME_FAILED || outcome == LEASE_OUTCOME_RELEASED;
 }
 
+/* The answer to one asking of many: a place in line, or that the lease is ours already, which the grant says as well. */
+static bool is_in_line(struct lease_run *run, const struct messages_result *result) {
+    const struct lease_blocker *blocker = &result->answer.held_by;
+    if (run->ask.line.until_us == 0)
+        return false;
+    return result->outcome == LEASE_OUTCOME_WAITING ||
+           (result->answer.has_blocker && blocker->lease && strcmp(blocker->lease, run->lease) == 0 && blocker->holder &&
+            strcmp(blocker->holder, link_holder(run->client->link)) == 0);
+}
+
 static void take_answer(struct lease_run *run, struct messages_result *result, struct call_list *calls) {
     if (result->outcome == LEASE_OUTCOME_DUPLICATE && !messages_get_original(result))
         return;
     if (run->ask.command == LEASE_COMMAND_START && result->outcome == LEASE_OUTCOME_GRANTED)
         return; /* the grant itself, with its token, is on its way */
-    result->answer.is_refusal = lease_outcome_is_refusal(result->outcome);
+    bool is_waiting = is_in_line(run, result);
+    result->answer.is_refusal = is_waiting || lease_outcome_is_refusal(result->outcome);
     client_keep_answer(run, &result->answer);
+    if (is_waiting) {
+        run->ask.line.is_waiting = true;
+        run->has_answer = false; /* it is one only if nothing better comes */
+        return;
+    }
     if (result->outcome == LEASE_OUTCOME_RENEWED)
         renewed(run, run->ask.sent_us);
     if (ends_run(result->outcome))
@@ -218,7 +248,7 @@ void client_take_result(struct lease_client *client, const struct message *recor
     pthread_mutex_lock(&client->lock);
     if (is_wanted(client, record) && messages_read_result(record, &result)) {
         uint64_t number = link_number_of(client->link, result.command.source, result.command.id);
-        struct lease_run *run = number > 0 ? find_run(client, number) : NULL;
+        struct lease_run *run = number > 0 ? find_run(client, number, result.lease) : NULL;
         if (result.is_answered)
             take_renewals(client, &result, number, calls);
         else if (run)

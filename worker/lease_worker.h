@@ -291,6 +291,7 @@ struct lease_run_options {
     lease_next_fn *next; /* instead of `resources`: a listing, however long */
     const char *const *tables; /* "<type>": the resources are all that these tables have, see LARGE STARTS; at most 100 */
     size_t table_count;
+    unsigned line_ms;    /* 0: refused at once if somebody is in the way; otherwise see WAITING IN LINE */
 };
 LEASE_API void lease_run_options_init_sized(struct lease_run_options *options, size_t size);
 static inline void lease_run_options_init(struct lease_run_options *options) {
@@ -308,6 +309,12 @@ static inline void lease_run_options_init(struct lease_run_options *options) {
  *
  * Tables. While a run covers a table, no other one that names the table may begin to, though each resource were free: two that list
  * the same table in turn would only get into each other's way. What is inserted after the listing has passed is not covered. */
+
+/* WAITING IN LINE. A start with line_ms that meets somebody is not refused, but waits in line, so long at most, and is granted when its
+ * turn comes: lines are served in the order in which starts came, so that many resources are not starved by few. The library keeps
+ * the place, by asking again several times a ttl; who dies or frees the run loses it within half a ttl, or six seconds. Both
+ * wait_ms and answer_ms are longer by line_ms then. If the time in line comes to nothing, the start is LEASE_REFUSED with the outcome
+ * "waiting", and its answer says who was in the way last. Covers never wait. */
 
 /* Asks for the lease, and waits wait_ms at most for the answer; with wait_ms 0 and `answered` set, returns LEASE_PENDING at once.
  * *ret_run is set unless it returns LEASE_FAILED, and is the caller's to free. After LEASE_UNANSWERED a grant that comes later

@@ -5,6 +5,7 @@
 #include "common/json_text.h"
 #include "common/token.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,11 @@ void messages_write_start(struct buf *data, const struct messages_start *start) 
         buf_append_text(data, start->payload);
     }
     buf_append_byte(data, '}');
+}
+
+void messages_write_patient(struct buf *data, const struct buf *start, uint64_t refresh, unsigned wait_ms) {
+    buf_append(data, start->data, start->size - strlen("}"));
+    buf_appendf(data, ",\"refresh\":%" PRIu64 ",\"wait_ms\":%u}", refresh, wait_ms);
 }
 
 static void put_claim(struct buf *data, const struct lease_grant *grant) {

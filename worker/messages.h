@@ -30,6 +30,9 @@ struct messages_start {
     size_t table_count;
 };
 void messages_write_start(struct buf *data, const struct messages_start *start);
+/* The same start, which waits in line. A copy; MESSAGES_PATIENCE_MAX bytes longer at most. */
+enum { MESSAGES_PATIENCE_MAX = 64 };
+void messages_write_patient(struct buf *data, const struct buf *start, uint64_t refresh, unsigned wait_ms);
 
 /* A cover: begin, add for each (one at least, LEASE_RESOURCES_MAX at most) while there is room, end. */
 void messages_begin_cover(struct buf *data, const struct lease_grant *grant);

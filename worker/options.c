@@ -117,7 +117,8 @@ bool options_settle_run(const struct lease_run_options *given, struct lease_run_
         return false;
     memcpy(ret, given, given->size < sizeof *ret ? given->size : sizeof *ret);
     return (ret->ttl_ms == 0 || is_within("ttl_ms", ret->ttl_ms, TTL_MIN_MS, LEASE_TTL_MS_MAX, error)) &&
-           is_within("answer_ms", ret->answer_ms, 1, LEASE_WAIT_MS_MAX, error) && check_run_texts(ret, error);
+           is_within("answer_ms", ret->answer_ms, 1, LEASE_WAIT_MS_MAX, error) &&
+           is_within("line_ms", ret->line_ms, 0, LEASE_WAIT_MS_MAX, error) && check_run_texts(ret, error);
 }
 
 /* A fifth of what a renewal may take, for short leases; few fetches an hour, for long ones. */

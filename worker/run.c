@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { LINE_EVERY_MAX_US = 2000000 };
+
 void ask_clear(struct ask *ask) {
     if (ask->data.data)
         token_wipe(ask->data.data, ask->data.size);
@@ -49,18 +51,30 @@ static enum lease_status await(struct lease_run *run, unsigned wait_ms) {
     int waited = 0;
     while (run->ask.state != ASK_DONE && waited == 0)
         waited = pthread_cond_timedwait(&client->is_changed, &client->lock, &until);
-    bool is_done = run->ask.state == ASK_DONE, is_refused = run->ask.is_refused;
+    bool is_done = run->ask.state == ASK_DONE || run->ask.line.is_waiting;
+    bool is_refused = run->ask.state == ASK_DONE ? run->ask.is_refused : is_done;
+    run->has_answer = is_done;
     ask_clear(&run->ask); /* an answer that comes now finds nobody */
     return !is_done ? LEASE_UNANSWERED : is_refused ? LEASE_REFUSED : LEASE_ACCEPTED;
 }
 
+/* A grant's deadline counts from the asking that it names: a sixth of the ttl is what it may cost. */
+static int64_t line_every_us(const struct lease_run *run) {
+    int64_t every_us = run->terms.ttl_us / 6;
+    return every_us > LINE_EVERY_MAX_US ? LINE_EVERY_MAX_US : every_us;
+}
+
 enum lease_status run_ask(struct lease_run *run, enum lease_command command, struct buf *data, unsigned wait_ms) {
+    unsigned line_ms = command == LEASE_COMMAND_START ? run->line_ms : 0;
+    int64_t now_us = hold_clock_us();
     run->has_answer = false;
     run->ask = (struct ask){.state = ASK_QUEUED, .command = command, .data = *data, .has_callback = wait_ms == 0,
-                            .until_us = hold_clock_us() + run->answer_us};
+                            .until_us = now_us + run->answer_us + (int64_t)line_ms * 1000};
+    if (line_ms > 0)
+        run->ask.line = (struct line){.until_us = now_us + (int64_t)line_ms * 1000, .every_us = line_every_us(run)};
     *data = BUF_INIT;
     link_wake(run->client->link);
-    return wait_ms == 0 ? LEASE_PENDING : await(run, wait_ms);
+    return wait_ms == 0 ? LEASE_PENDING : await(run, wait_ms + line_ms);
 }
 
 /* ---- start ---- */
@@ -75,6 +89,7 @@ static struct lease_run *run_new(struct lease_client *client, const struct lease
     run->is_manual = options->is_manual;
     run->ttl_ms = options->ttl_ms ? options->ttl_ms : client->ttl_ms;
     run->answer_us = (int64_t)options->answer_ms * 1000;
+    run->line_ms = options->line_ms;
     run->terms = (struct hold_terms){.ttl_us = (int64_t)run->ttl_ms * 1000, .margin_us = (int64_t)client->margin_ms * 1000};
     if (run->terms.margin_us > run->terms.ttl_us / 2)
         run->terms.margin_us = run->terms.ttl_us / 2;
@@ -134,7 +149,7 @@ enum lease_status lease_run_start(struct lease_client *client, const struct leas
     struct buf data = BUF_INIT;
     run->is_covering = !fits(&options);
     write_start(&data, run, &options);
-    if (data.size > EVENT_VALUE_MAX) {
+    if (data.size > EVENT_VALUE_MAX - (options.line_ms > 0 ? MESSAGES_PATIENCE_MAX : 0)) {
         buf_reset(&data);
         run->is_covering = true;
         write_start(&data, run, &options);

@@ -3,5 +3,6 @@
 
 const struct cli_command *const cli_commands[] = {
     &command_migrate, &command_topics,   &command_send,   &command_tail, &command_ls,
-    &command_show,    &command_timeline, &command_cases,  &command_resolve, &command_dlq_ls, &command_jump, NULL,
+    &command_show,    &command_timeline, &command_line,   &command_edits, &command_cases,
+    &command_resolve, &command_dlq_ls,   &command_jump,   NULL,
 };

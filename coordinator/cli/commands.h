@@ -11,6 +11,8 @@ extern const struct cli_command command_tail;
 extern const struct cli_command command_ls;
 extern const struct cli_command command_show;
 extern const struct cli_command command_timeline;
+extern const struct cli_command command_line;
+extern const struct cli_command command_edits;
 extern const struct cli_command command_dlq_ls;
 extern const struct cli_command command_jump;
 extern const struct cli_command command_cases;

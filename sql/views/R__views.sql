@@ -95,7 +95,8 @@ CREATE OR REPLACE VIEW lease.server_identity AS
 CREATE OR REPLACE VIEW lease.line AS
   SELECT row_number() OVER (ORDER BY ticket) AS place, kind, lease, holder, cardinality(resources) AS resources, asked_at, open_until, refresh,
          (SELECT l.kind || '/' || l.lease FROM lease.lease l WHERE l.fence = w.blocked_by) AS held_by,
-         (SELECT x.kind || '/' || x.lease FROM lease.waiter x WHERE x.ticket = w.behind) AS behind, retry_at, tries
+         (SELECT x.kind || '/' || x.lease FROM lease.waiter x WHERE x.ticket = w.behind) AS behind, retry_at, tries,
+         w.resources || ARRAY(SELECT t || '/*' FROM unnest(w.tables) t) AS names
     FROM lease.waiter w WHERE open_until >= clock_timestamp();
 COMMENT ON VIEW lease.line IS 'Starts that wait, in the order in which they are served; held_by and behind: what was in the way at the last try.';
 

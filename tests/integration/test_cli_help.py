@@ -7,7 +7,7 @@ import pytest
 
 from leasectl import CONFIGURATION, NO, UNAVAILABLE, USAGE, YES, Leasectl
 
-COMMANDS = ["migrate", "topics", "send", "tail", "ls", "show", "timeline", "cases", "resolve", "dlq ls", "jump"]
+COMMANDS = ["migrate", "topics", "send", "tail", "ls", "show", "timeline", "line", "edits", "cases", "resolve", "dlq ls", "jump"]
 NOWHERE = {"LEASE_DATABASE": "host=127.0.0.1 port=1 user=nobody connect_timeout=2", "LEASE_BROKERS": "127.0.0.1:1"}
 
 

@@ -2,6 +2,7 @@
 """What waits for the end of a lease, through real coordinators and a real broker: a start in line, edits that were asked for in SQL."""
 import pytest
 
+from leasectl import USAGE, YES, Leasectl
 from stage import Stage
 from waiting import eventually
 
@@ -28,6 +29,17 @@ def test_a_start_that_waits_is_granted_when_the_lease_before_it_ends(stage):
     answer = stage.ask("settlement", "start", "s2", waits)
     assert answer["outcome"] == "waiting" and answer["refresh"] == 7 and answer["until"] > answer.get("since", "")
     assert answer["held_by"]["lease"] == "s1" and answer["held_by"]["fence"] == first["fence"]
+    leasectl = Leasectl.of(stage.place)
+    stage.ask("settlement", "start", "s4", {**waits, "holder": "run-d"})
+    shown = leasectl("line", "-o", "json").check(YES).json
+    assert [(row["place"], row["lease"], row.get("held_by"), row.get("behind"), row["resources"]) for row in shown] == [
+        (1, "s2", "settlement/s1", None, 2), (2, "s4", None, "settlement/s2", 2)]
+    assert 0 < shown[0]["remaining_ms"] <= 30000
+    head, first_line = leasectl("line", "--resource", "contract/2", "--limit", 1).check(YES).lines
+    assert head.split()[:3] == ["PLACE", "LEASE", "FOR"] and first_line.split()[:5] == ["1", "settlement/s2", "run-b", "2", "settlement/s1"]
+    assert "nobody waits" in leasectl("line", "--kind", "cleanup").check(YES).err
+    assert stage.ask("settlement", "start", "s4", {"holder": "run-d", "resources": ["contract/2"]})["outcome"] == "held"     # and leaves
+    assert [row["lease"] for row in leasectl("line", "-o", "json").json] == ["s2"]
     behind = stage.ask("settlement", "start", "s3", {"holder": "run-c", "resources": ["contract/2"]})
     assert (behind["outcome"], behind["reason"]) == ("held", "in_line")
     stage.ask("settlement", "finish", "s1", stage.as_holder(stage.grant(first["fence"])))
@@ -45,6 +57,14 @@ def test_two_coordinators_take_one_inbox_in_its_order(stage):
     grant = stage.ask("settlement", "start", "s1", {"holder": "run-a", "ttl_ms": 60000, "resources": ["contract/1"]})
     asked = [identity for identity, in place.database.query(ASK, (1, EDITS // 2, ROWS))]
     eventually(lambda: place.database.value("SELECT sum(version) FROM public.contract") > 0, 20, "the first are made")
+    leasectl = Leasectl.of(place)
+    eventually(lambda: len(leasectl("edits", "contract/1", "-o", "json").check(YES).json) == EDITS // 2, 20, "the first row's are parked")
+    shown = leasectl("edits", "contract/1", "-o", "json").json
+    assert [(row["no"], row["new"]["version"], row["held_by"]) for row in shown] == [(row["no"], n, "settlement/s1") for n, row in enumerate(shown, 1)]
+    lines = leasectl("edits", "contract/1").check(YES).lines
+    assert "version=1 (was 0)" in lines[1] and "settlement/s1" in lines[1]
+    assert "no edit is parked" in leasectl("edits", "contract/2").check(YES).err
+    leasectl("edits", "contract").check(USAGE)
     asked += [identity for identity, in place.database.query(ASK, (EDITS // 2 + 1, EDITS, ROWS))]
     free = "SELECT count(*) FROM public.contract WHERE version = %s"
     eventually(lambda: place.database.value(free, (EDITS,)) == ROWS - 1, 30, "rows that nobody covers are edited")

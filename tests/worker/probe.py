@@ -77,6 +77,10 @@ class Probe:
     def thaw(self):
         os.kill(self.process.pid, signal.SIGCONT)
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait(30)
+
     def end(self, limit=30):
         """In order, if it still can."""
         if self.process.poll() is None:

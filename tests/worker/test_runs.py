@@ -102,3 +102,65 @@ def test_run__many_at_once_are_all_answered(crew):
         for _ in range(30):
             run.say("free")
     assert run.end() == 0
+
+
+# ---- in line ----
+
+def in_line(place, lease):
+    return place.database.value("SELECT count(*) FROM lease.line WHERE lease = %s", (lease,)) == 1
+
+
+def wait_in_line(place, probe, lease, line_ms, *resources):
+    probe.say(" ".join(["patient", lease, str(line_ms), *resources]))
+    eventually(lambda: in_line(place, lease), 10, f"{lease} waits in line")
+
+
+def test_start__in_line_is_granted_when_its_turn_comes_and_lives_its_whole_ttl(place, crew):
+    first, second, third = (crew.run(name=name, ttl_ms=3000) for name in ("first", "second", "third"))
+    assert first.ask("start a 10000 album/7")["status"] == "accepted"
+    wait_in_line(place, second, "b", 60000, "album/6", "album/7")
+    wait_in_line(place, third, "c", 60000, "album/6")
+    first.ask("progress 4000", "mine")                        # the place is kept for longer than one asking is good for
+    assert in_line(place, "b") and not second.find("answer")
+    assert first.ask("finish 5000")["outcome"] == "finished"
+    granted = second.wait_for("answer")
+    assert (granted["status"], granted["outcome"]) == ("accepted", "granted")
+    assert not third.find("answer"), "the one behind was served first"
+    assert second.ask("mine", "mine")["remaining_ms"] > 1500
+    second.ask("progress 3500", "mine")
+    assert second.ask("finish 5000")["outcome"] == "finished"
+    assert third.wait_for("answer")["outcome"] == "granted"
+    eventually(lambda: place.database.value("SELECT count(*) FROM lease.line") == 0, 5, "nobody is in line")
+    assert not second.find("lost")
+
+
+def test_start__whose_time_in_line_is_over_says_who_was_in_the_way(place, crew):
+    first, second = crew.run(name="first"), crew.run(name="second")
+    assert first.ask("start a 10000 album/7")["status"] == "accepted"
+    second.say("patient b 700 album/7")
+    first.ask("progress 4500", "mine")
+    refused = second.wait_for("answer")
+    assert (refused["status"], refused["outcome"], refused["refusal"]) == ("refused", "waiting", True)
+    assert refused["held_by"]["holder"] == first.holder and refused["held_by"]["resource"] == "album/7"
+    assert second.ask("renew 1000")["code"] == "not_granted"
+
+
+def test_start__in_line_by_callback(place, crew):
+    first, second = crew.run(name="first"), crew.run(name="second")
+    assert first.ask("start a 10000 album/7")["status"] == "accepted"
+    assert second.ask("latent b 30000 album/7")["status"] == "pending"
+    eventually(lambda: in_line(place, "b"), 10, "b waits in line")
+    assert first.ask("release 5000")["outcome"] == "released"
+    called = second.wait_for("called back")
+    assert (called["status"], called["outcome"]) == ("answered", "granted")
+
+
+def test_start__of_one_who_dies_in_line_is_passed_over(place, crew):
+    first, second, third = (crew.run(name=name, ttl_ms=2000) for name in ("first", "second", "third"))
+    assert first.ask("start a 10000 album/7")["status"] == "accepted"
+    wait_in_line(place, second, "b", 60000, "album/7")
+    wait_in_line(place, third, "c", 60000, "album/7")
+    second.kill()
+    first.ask("progress 2000", "mine")
+    assert first.ask("finish 5000")["outcome"] == "finished"
+    assert third.wait_for("answer")["outcome"] == "granted"

@@ -9,9 +9,10 @@
  *       input: "stop MS", "stats", "end"
  *   worker_probe run KIND key=value…      ttl_ms, margin_ms, name
  *       input: "start LEASE WAIT_MS [RESOURCE…]", "manual LEASE WAIT_MS", "later LEASE RESOURCE…" (answer by callback),
+ *       "patient LEASE LINE_MS [RESOURCE…]" (waits in line), "latent LEASE LINE_MS [RESOURCE…]" (the same, by callback),
  *       "list LEASE WAIT_MS TYPE COUNT [EVERY PAUSE_MS]" (all of that type: <TYPE>/0 …, with pauses; without length, the listing breaks
  *       off there), "many LEASE WAIT_MS TYPE COUNT" (as an array), "renew MS", "advance STEP MS", "finish MS",
- *       "fail MS", "release MS", "progress MS" (keeps reporting so long), "mine", "free", "end"; all but the first five for the
+ *       "fail MS", "release MS", "progress MS" (keeps reporting so long), "mine", "free", "end"; all but the first seven for the
  *       newest run */
 #include "worker/lease_worker.h"
 
@@ -252,17 +253,21 @@ static size_t split(char *line, char *ret_words[WORDS_MAX]) {
     return count;
 }
 
+enum { ANSWER_MS = 3000 };
+
 static void start_run(struct lease_client *client, char **words, size_t count, struct lease_run **run) {
     struct lease_run_options options;
     struct lease_error error;
-    bool is_later = strcmp(words[0], "later") == 0;
-    size_t first = is_later ? 2 : 3;
-    unsigned wait_ms = is_later ? 0 : (unsigned)strtoul(words[2], NULL, 10);
+    bool is_latent = strcmp(words[0], "latent") == 0, is_later = is_latent || strcmp(words[0], "later") == 0;
+    bool is_patient = is_latent || strcmp(words[0], "patient") == 0;
+    size_t first = is_later && !is_latent ? 2 : 3;
+    unsigned ms = first == 3 ? (unsigned)strtoul(words[2], NULL, 10) : 0, wait_ms = is_later ? 0 : is_patient ? ANSWER_MS : ms;
     lease_run_options_init(&options);
     options.lease = words[1];
     options.resources = (const char *const *)(words + first);
     options.resource_count = count - first;
     options.is_manual = strcmp(words[0], "manual") == 0;
+    options.line_ms = is_patient ? ms : 0;
     options.lost = on_run_lost;
     options.answered = is_later ? on_answered : NULL;
     enum lease_status status = lease_run_start(client, &options, wait_ms, run, &error);
@@ -336,7 +341,7 @@ static void start_many(struct lease_client *client, char **words, struct lease_r
 }
 
 static bool is_start(const char *word) {
-    static const char *const words[] = {"start", "manual", "later", "list", "many"};
+    static const char *const words[] = {"start", "manual", "later", "patient", "latent", "list", "many"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i]) == 0)
             return true;
