@@ -1,5 +1,7 @@
 # ctest: LABEL guard TIMEOUT 120
 """Registering a table and taking the guard away again: what can be guarded, what cannot and why, and that nothing is left behind."""
+import collections
+import re
 import subprocess
 
 import psycopg2
@@ -88,6 +90,24 @@ def schema_of(database):
     return [line for line in dumped.stdout.decode().splitlines() if line.strip() and not line.startswith(("--", "\\restrict", "\\unrestrict"))]
 
 
+# What sql/README.md says that registration adds.
+ADDED = re.compile(r'''lease_fence bigint
+  |COMMENT ON COLUMN .+\.lease_fence IS .*
+  |CREATE TRIGGER lease_guard_(columns|edit|delete|insert|stamper|truncate) .* EXECUTE FUNCTION lease\.guard_(columns|row|stamper|truncate)\(\);
+  |ALTER TABLE .+ (ENABLE ALWAYS TRIGGER lease_guard_(edit|delete|insert|stamper|truncate)|DISABLE TRIGGER lease_guard_columns);
+  |GRANT (SELECT\(.+\)|SELECT\(lease_fence\),UPDATE\(lease_fence\)) ON TABLE .+ TO lease_stamper;
+  |GRANT USAGE ON SCHEMA .+ TO lease_stamper;'''.replace("\n  ", ""))
+
+
+def assert_adds_what_is_documented(before, after):
+    """A comma behind what was the last column is no change."""
+    old, new = (collections.Counter(line.strip().rstrip(",") for line in lines) for lines in (before, after))
+    assert not old - new, "what was there is there"
+    strange = [line for line in new - old if not ADDED.fullmatch(line)]
+    assert not strange, "\n".join(strange)
+    assert "lease_fence bigint" in new - old
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_registration__guards_covers_and_leaves_the_table_as_it_was(bare, registrar, table):
     name, column, ids, made = TABLES[table]
@@ -95,6 +115,7 @@ def test_registration__guards_covers_and_leaves_the_table_as_it_was(bare, regist
     registrar.commit()
     before = schema_of(bare)
     guard(registrar, name, "row", column)
+    assert_adds_what_is_documented(before, schema_of(bare))
     assert registrar.query("SELECT * FROM lease.guard_findings") == []
     # A session that shows times and numbers in its own way names the same rows.
     registrar.query("SET timezone = 'Asia/Seoul'")
