@@ -9,10 +9,11 @@ SET LOCAL ROLE lease_owner;
 CREATE OR REPLACE FUNCTION lease.split_targets(p_names text[], p_guards text[]) RETURNS lease.targets
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  v_split lease.targets := ROW(p_names, '{}'); v_type text; v_ids text[]; v_found int := 0;
+  v_split lease.targets := ROW(p_names, '{}'); v_type text; v_prefix text; v_all text; v_behind int; v_ids text[]; v_found int := 0;
 BEGIN
   FOREACH v_type IN ARRAY coalesce(p_guards, '{}') LOOP
-    v_ids := ARRAY(SELECT substr(u, length(v_type) + 2) FROM unnest(p_names) u WHERE starts_with(u, v_type || '/') AND u <> v_type || '/*');
+    v_prefix := v_type || '/'; v_all := v_type || '/*'; v_behind := length(v_type) + 2;   -- once, not for each name
+    v_ids := ARRAY(SELECT substr(u, v_behind) FROM unnest(p_names) u WHERE starts_with(u, v_prefix) AND u <> v_all);
     IF v_ids <> '{}' THEN
       v_split.rows := v_split.rows || ROW(v_type, v_ids)::lease.named_rows;
       v_found := v_found + cardinality(v_ids);

@@ -36,6 +36,7 @@ ROWS = [
     ("hot_key_events_per_s", None, "higher", "events of one single lease through the full path"),
     ("rss_mb", 64, "lower", "the coordinator's largest resident memory under full load"),
     ("guard_vs_none", 1.4, "lower", "an edit of a guarded row that no run covers against the same table without a guard"),
+    ("dead_stamp_us", 10, "lower", "what the stamp of a run that has finished adds to an edit of its row"),
     ("lapse_to_edit_ms", 10, "lower", "from a killed run's expiry to the first edit that is let through"),
     ("longest_gap_ms", 250, "lower", "the longest wait of another lease's renewal while a run covers a whole table"),
     ("items_vs_peer", 1.5, "higher", "pool items that ask for nothing, against the faster of two job libraries"),

@@ -29,6 +29,11 @@ FUNCTIONS = """
         ARRAY[0], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) a;
       IF v_outcome <> 'granted' THEN RAISE EXCEPTION 'the start of % was answered %', p_lease, v_outcome; END IF;
       RETURN extract(epoch FROM clock_timestamp() - t) * 1000000; END $$;
+  CREATE FUNCTION public.bench_finish(p_lease text) RETURNS text LANGUAGE sql AS $$
+      SELECT a.outcome FROM lease.lease l CROSS JOIN LATERAL lease.apply(ARRAY['bench'], ARRAY[0], ARRAY[1::bigint], ARRAY['settlement'], ARRAY['finish'], ARRAY[p_lease],
+        ARRAY['/bench/guard'], ARRAY['finish ' || p_lease], ARRAY['\\x00112233445566778899aabbccddeeff'::bytea], ARRAY[NULL::text], ARRAY['bench'], ARRAY[l.fence],
+        ARRAY[l.claim_id], ARRAY[true], NULL, NULL, NULL, NULL, NULL, ARRAY[NULL::boolean], ARRAY[0], NULL,
+        ARRAY[0], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) a WHERE l.kind = 'settlement' AND l.lease = p_lease $$;
   CREATE FUNCTION public.bench_update(p_ids bigint[]) RETURNS double precision LANGUAGE plpgsql AS $$
     DECLARE t timestamptz := clock_timestamp(); BEGIN
       UPDATE public.bench_free SET fence = 1 WHERE id = ANY (p_ids);
@@ -113,6 +118,21 @@ def cost_of(place, rows, rounds):
         start.append(run.us("bench_start(%s, %s::text[], 3600000)", f"cost-{number}", names(ids)))
     run.close()
     return [statistics.median(values) for values in (alone, alone_guarded, free, guarded, update, start)]
+
+
+def dead_stamp_us(place, rounds):
+    """What the stamp of a run that has finished adds to an edit: rows with it and rows without, many in one statement each."""
+    cursor = place.database.connect().cursor()
+    cursor.execute("SELECT public.bench_start('dead', %s::text[], 3600000)", (names(range(1, EDITS + 1)),))
+    cursor.execute("SELECT public.bench_finish('dead')")
+    assert cursor.fetchone()[0] == "finished"
+    cursor.connection.close()
+    place.database.query("VACUUM ANALYZE public.bench_guarded")
+    run = Rounds(place)
+    added = [(run.us("bench_edits('guarded', %s, %s)", 1, EDITS) - run.us("bench_edits('guarded', %s, %s)", EDITS + 1, EDITS)) / EDITS
+             for _ in range(rounds)]
+    run.close()
+    return statistics.median(added)
 
 
 def lapse_to_edit_ms(place):
@@ -239,11 +259,13 @@ def guard(bench):
         figures.append(f"{rows:,}: {alone_guarded:.0f} µs against {alone:.0f} alone, {guarded:.1f} against {free:.1f} of many")
         bench.tell(f"  {rows:,} rows: an edit {figures[-1]}; a start over {min(START_ROWS, rows):,} {start / 1000:.1f} ms, an UPDATE {update / 1000:.1f} ms")
         if rows == small:
+            dead = dead_stamp_us(place, bench.sizes.guard_rounds)
             late = lapse_to_edit_ms(place)
         else:
             gap, took = longest_gap(place, rows)
         place.close()
     yield "guard_vs_none", max(edits), "; ".join(figures)
     yield "start_vs_update", max(starts), f"{small:,}: {starts[0]:.2f}, {large:,}: {starts[1]:.2f}"
+    yield "dead_stamp_us", dead, "added to an edit, of 1,000 in one statement"
     yield "lapse_to_edit_ms", late, f"{LAPSES} runs of {LAPSE_TTL_MS} ms, killed"
     yield "longest_gap_ms", gap, f"while {large:,} rows were covered in {took:.1f} s"
