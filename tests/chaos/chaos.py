@@ -12,6 +12,7 @@ database are cut; a coordinator is killed or stopped in order; each comes back a
 every grant that was replaced, without asking whether it still has it, and a Forger, who has a grant and no token.
 """
 import collections
+import contextlib
 import os
 import secrets
 import shutil
@@ -68,16 +69,14 @@ class Onlooker:
         self.thread.start()
 
     def _run(self):
-        seen = 0
         try:
             while not self.is_over.is_set():
                 self.reader.poll(0.1)
-                for record in self.reader.records[seen:]:
-                    grant = record.value
+                for grant in [record.value for record in self.reader.records if record.value["kind"] == KIND]:
                     if grant["lease"] in self.newest:
                         self.replaced.append(self.newest[grant["lease"]])
                     self.newest[grant["lease"]] = grant
-                seen = len(self.reader.records)
+                self.reader.forget()
                 self.act()
                 self.events.flush()
             self.last_act()
@@ -119,11 +118,15 @@ class Latecomer(Onlooker):
     its successor has not been at the gate yet, it is let in; that is no harm.) It does so a second time when all the work is done."""
 
     def __init__(self, place, files, chance):
-        self.connection = psycopg2.connect(files.database.conninfo, application_name="latecomer")
-        self.connection.autocommit = True
+        self.conninfo = files.database.conninfo
+        self.connect()
         self.refused = collections.Counter()
         self.woken = []
         super().__init__(place, chance)
+
+    def connect(self):
+        self.connection = psycopg2.connect(self.conninfo, application_name="latecomer")
+        self.connection.autocommit = True
 
     def act(self):
         late, self.replaced = self.replaced, []
@@ -135,14 +138,25 @@ class Latecomer(Onlooker):
 
     def wake_up(self, late):
         for grant in late:
+            eventually(lambda grant=grant: self.has_knocked(grant), 60, "the file server's database answers")
+            self.say("renew", grant)
+            self.say("finish", grant, result={"file": "late"})
+
+
+    def has_knocked(self, grant):
+        """False: the connection was cut, and is there again."""
+        who = (grant["lease"], grant["fence"], grant["claim_id"])
+        try:
             with self.connection.cursor() as cursor:
-                who = (grant["lease"], grant["fence"], grant["claim_id"])
                 cursor.execute("SELECT verdict FROM fileserver.begin_cleanup(%s, %s, %s)", who)
                 self.refused[cursor.fetchone()[0]] += 1
                 cursor.execute("SELECT verdict FROM fileserver.settle_cleanup(%s, %s, %s, false)", who)
                 self.refused[cursor.fetchone()[0]] += 1
-            self.say("renew", grant)
-            self.say("finish", grant, result={"file": "late"})
+        except psycopg2.OperationalError:
+            with contextlib.suppress(psycopg2.OperationalError):
+                self.connect()
+            return False
+        return True
 
 
 class Storm:

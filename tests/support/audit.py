@@ -54,9 +54,9 @@ class Books:
         import psycopg2.extensions
         return psycopg2.extensions.make_dsn(self.conninfo, dbname=database.name)
 
-    def audit(self, *words, database=None, json_out=True, **settings):
+    def audit(self, *words, database=None, json_out=True, limit=LIMIT_S, **settings):
         values = {"brokers": self.place.kafka.brokers, "topic_prefix": self.place.prefix, "token_key": self.place.token_key,
                   "database": self.conninfo_of(database or self.place.database)}
         values.update(settings)
         environment = {f"LEASE_{key.upper()}": value for key, value in values.items() if value is not None}
-        return run([*(["-o", "json"] if json_out else []), "--memory", "128m", *words], environment)
+        return run([*(["-o", "json"] if json_out else []), "--memory", "128m", *words], environment, limit)

@@ -155,6 +155,11 @@ class Reader:
         eventually(lambda: is_there() or self.poll() and is_there(), limit, f"{self.topic} is read to its end", every=0)
         return self.records
 
+    def forget(self):
+        """Lets go of what was read, for whoever reads on and on."""
+        self.records.clear()
+        self.everything.clear()
+
     def find(self, condition):
         return [record for record in self.records if condition(record)]
 
