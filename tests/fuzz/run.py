@@ -5,6 +5,7 @@
 Inputs that reach new code are kept in FOLDER/fuzz-corpus/TARGET and are where the next run begins, beside corpus/TARGET; with --fresh only
 the latter is. Findings go to FOLDER/fuzz-findings/TARGET. Exit code 1 if there is one."""
 import argparse
+import os
 import pathlib
 import random
 import re
@@ -47,6 +48,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", type=int, default=300, help="over all targets")
+    parser.add_argument("--short", action="store_const", dest="seconds", const=int(os.environ.get("LEASE_TEST_FUZZ_SECONDS", "10")),
+                        help="for a test: LEASE_TEST_FUZZ_SECONDS, or 10")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2 ** 31))
     parser.add_argument("--fresh", action="store_true")
     parser.add_argument("targets", nargs="*")
