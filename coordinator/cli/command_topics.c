@@ -73,6 +73,8 @@ static bool look_at(struct topics *topics, struct seen *seen, struct error *erro
     buf_reset(&seen->differences);
     if (!kafka_admin_partition_count(topics->admin, name, REQUEST_MS, &seen->partitions, &seen->replicas, error))
         return false;
+    if (seen->partitions == 0 && seen->state == TOPIC_CREATED)
+        return error_set(error, ERROR_RETRY, "kafka_unknown_topic", "%s was created, and a broker has not heard of it yet", name);
     if (seen->partitions == 0) {
         seen->state = TOPIC_MISSING;
         return true;
@@ -81,8 +83,11 @@ static bool look_at(struct topics *topics, struct seen *seen, struct error *erro
     snprintf(should, sizeof should, "%d", seen->topic->partitions);
     if (seen->partitions != seen->topic->partitions)
         note_difference(seen, "the number of partitions", is, should);
-    if (!kafka_admin_describe_config(topics->admin, name, REQUEST_MS, compare_config, seen, error))
+    if (!kafka_admin_describe_config(topics->admin, name, REQUEST_MS, compare_config, seen, error)) {
+        if (strcmp(error->code, "kafka_unknown_topic") == 0)
+            error->kind = ERROR_RETRY; /* one broker knows it, and another not yet */
         return false;
+    }
     enum topic_state when_same = seen->state == TOPIC_CREATED ? TOPIC_CREATED : TOPIC_IS_THERE;
     seen->state = seen->differences.size > 0 ? TOPIC_DIFFERS : when_same;
     return true;
@@ -95,9 +100,9 @@ static bool look_at_all(struct topics *topics, struct error *error) {
     return true;
 }
 
-/* The first look may find the broker not there yet. */
-static bool look_when_there(struct topics *topics, struct error *error) {
-    int64_t until_us = clock_monotonic_us() + topics->wait_ms * 1000;
+/* The first look may find the broker not there yet; the one after creating, a broker that is behind. */
+static bool look_within(struct topics *topics, int64_t wait_ms, struct error *error) {
+    int64_t until_us = clock_monotonic_us() + wait_ms * 1000;
     bool has_said = false;
     while (!look_at_all(topics, error)) {
         if (error->kind != ERROR_RETRY || clock_monotonic_us() >= until_us)
@@ -122,13 +127,14 @@ static size_t spec_of(const struct topics *topics, const struct seen *seen, stru
     return count;
 }
 
-/* A broker that just heard of a partition says "not leader" for a moment, though the metadata already names it: who is told
- * that topics are ready must be able to use them. */
+/* A broker that just heard of a partition says "not leader" for a moment, though the metadata already names it, and another one has
+ * not heard of it yet: who is told that topics are ready must be able to use them. */
 static bool await_partition(struct kafka_reader *reader, const char *topic, int32_t partition, int64_t until_us,
                             struct error *error) {
     int64_t low = 0, high = 0;
     while (!kafka_reader_watermarks(reader, topic, partition, REQUEST_MS, &low, &high, error)) {
-        if (error->kind != ERROR_RETRY || clock_monotonic_us() >= until_us)
+        bool may_pass = error->kind == ERROR_RETRY || strcmp(error->code, "kafka_unknown_topic") == 0;
+        if (!may_pass || clock_monotonic_us() >= until_us)
             return error_prefix(error, "%s/%d was created and does not answer yet", topic, partition);
         cli_pause_ms(SERVED_RETRY_MS);
     }
@@ -172,7 +178,7 @@ static bool create_missing(struct topics *topics, struct error *error) {
         }
         missing[i]->state = results[i].created == KAFKA_CREATED ? TOPIC_CREATED : TOPIC_IS_THERE;
     }
-    return await_created(topics, error) && look_at_all(topics, error);
+    return await_created(topics, error) && look_within(topics, CREATE_MS, error);
 }
 
 /* ---- showing ---- */
@@ -220,7 +226,7 @@ static enum cli_exit run_with(struct topics *topics) {
     struct kafka_settings settings;
     struct error error;
     if (!cli_get_kafka(cli, &settings, &error) || !kafka_admin_new(&settings, &topics->admin, &error) ||
-        !look_when_there(topics, &error) ||
+        !look_within(topics, topics->wait_ms, &error) ||
         (arguments_has(&cli->arguments, "apply") && !create_missing(topics, &error)))
         return cli_fail_with(cli, &error);
     show(topics);
