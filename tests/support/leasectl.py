@@ -73,11 +73,11 @@ TOPICS = ("settlement.events", "cleanup.events", "file-write.events", "delivery.
           "lease.grants", "lease.state", "lease.dead-letters")
 
 
-def small_topics(place, partitions=3):
+def small_topics(place, partitions=3, copies=1):
     """The topics with few partitions, for tests that look at records and not at the topics: quick to make."""
     admin = place.kafka.admin()
     names = [place.prefix + topic for topic in TOPICS]
-    for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
+    for future in admin.create_topics([NewTopic(name, partitions, copies) for name in names]).values():
         future.result(20)
 
     def answer():

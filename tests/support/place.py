@@ -9,6 +9,8 @@ import subprocess
 import urllib.error
 import urllib.request
 
+from confluent_kafka import KafkaException
+
 from events import Events
 from processes import Child, free_port
 from topics import Reader, ends_of
@@ -102,7 +104,11 @@ class Place:
     def is_idle(self):
         """Everything sent so far is consumed, and everything decided is published."""
         consumed = self.consumed()
-        behind = {place: (consumed.get(place, 0), end) for place, end in self.ends().items()
+        try:
+            ends = self.ends()
+        except KafkaException as error:      # a leader that has just moved
+            raise AssertionError(str(error)) from error
+        behind = {place: (consumed.get(place, 0), end) for place, end in ends.items()
                   if consumed.get(place, 0) < end}
         assert not behind, f"not consumed yet (place: next, end): {dict(list(behind.items())[:3])}"
         unpublished = self.database.value("SELECT unpublished FROM lease.relay_status")
