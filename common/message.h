@@ -24,6 +24,7 @@ struct message {
     int32_t partition;
     int64_t offset;
     int64_t timestamp_ms; /* -1 when the record carries none */
+    int32_t broker;       /* the id of the one that it was fetched from; -1: not known */
 
     const void *key; /* NULL for a null key */
     size_t key_size;

@@ -118,6 +118,13 @@ static void resume_lanes(struct intake *intake) {
     }
 }
 
+/* Whoever takes it anew compares it with the log, and finds out whether it must halt. */
+static void take_anew(struct intake *intake, struct partition *partition, int64_t wait_ms) {
+    intake_stop_fetching(intake, partition);
+    partition_invalidate(partition);
+    intake_retake_later(intake, partition, wait_ms);
+}
+
 static void hand_over(struct intake *intake, const struct message *message) {
     struct partition *partition = intake_find_partition(intake, message->topic, message->partition);
     if (partition == NULL || partition->state != PARTITION_RUNNING || !partition_is_current(partition, partition->taken))
@@ -125,6 +132,12 @@ static void hand_over(struct intake *intake, const struct message *message) {
     /* The client never decides where we are: what was handed already is not handed again. */
     if (partition->handed != PARTITION_NEVER && message->offset < partition->handed)
         return;
+    if (!partition_follows(partition, message->broker)) {
+        log_write(intake->options.log, LOG_INFO, "another broker has the partition: it is compared", "topic", partition->topic,
+                  "partition", LOG_N(partition->number), "broker", LOG_N(message->broker), NULL);
+        take_anew(intake, partition, 0);
+        return;
+    }
     struct intake_tally *tally = &intake->tallies[intake_topic_index(intake, message->topic)];
     tally->messages++;
     tally->bytes += message->key_size + message->value_size;
@@ -148,10 +161,7 @@ static void on_partition_error(struct intake *intake, const struct message *mess
         intake_halt(intake, partition, error);
         return;
     }
-    /* Taking it anew compares it with the log, and finds out whether it must halt. */
-    intake_stop_fetching(intake, partition);
-    partition_invalidate(partition);
-    intake_retake_later(intake, partition, ERROR_RETAKE_MS);
+    take_anew(intake, partition, ERROR_RETAKE_MS);
 }
 
 /* A topic was deleted: the others' work goes on. Should it be there again already, only a new look at the record before the
@@ -159,11 +169,8 @@ static void on_partition_error(struct intake *intake, const struct message *mess
 static void take_all_anew(struct intake *intake) {
     for (size_t i = 0; i < intake->partition_count; i++) {
         struct partition *partition = intake->partitions[i];
-        if (partition->state != PARTITION_RUNNING)
-            continue;
-        intake_stop_fetching(intake, partition);
-        partition_invalidate(partition);
-        intake_retake_later(intake, partition, 0);
+        if (partition->state == PARTITION_RUNNING)
+            take_anew(intake, partition, 0);
     }
 }
 

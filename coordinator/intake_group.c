@@ -59,6 +59,7 @@ static void on_assigned(struct intake *intake, const struct kafka_partition *pla
             continue;
         struct partition *partition = find_or_add_partition(intake, places[i].topic, places[i].partition);
         partition->takes_failed = 0;
+        partition->read_from = -1;
         partition->published = PARTITION_NEVER;
         atomic_store(&partition->committed, PARTITION_NEVER);
         intake_retake_later(intake, partition, 0);

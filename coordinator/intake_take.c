@@ -67,6 +67,7 @@ static bool take_in_database(struct intake *intake, struct partition *partition,
     /* From here on whatever was read before is refused: it must not be handed to a lane any more either. */
     partition_invalidate(partition);
     partition->taken = atomic_load(&partition->generation);
+    partition->compared_at = -1;
     atomic_store(&partition->is_refused, false);
     partition->epoch = db_int8(rows, 0, 0);
     evidence->next_offset = db_is_null(rows, 0, 1) ? PARTITION_NEVER : db_int8(rows, 0, 1);
@@ -224,6 +225,7 @@ static bool read_records(struct intake *intake, struct round *round, struct erro
             struct partition_evidence *evidence = &round->evidence[at];
             evidence->has_record = read == KAFKA_READ_MESSAGE;
             if (evidence->has_record) {
+                round->partitions[at]->compared_at = message.broker;
                 evidence->record_offset = message.offset;
                 evidence->record_timestamp = message.timestamp_ms;
                 evidence->record_checksum = partition_checksum(&message);

@@ -15,6 +15,7 @@ struct partition *partition_new(const char *topic, int32_t number, struct lane *
     partition->number = number;
     partition->lane = lane;
     partition->published = PARTITION_NEVER;
+    partition->read_from = partition->compared_at = -1;
     atomic_init(&partition->committed, PARTITION_NEVER);
     atomic_init(&partition->generation, 1);
     return partition;
@@ -39,6 +40,17 @@ void partition_refuse(struct partition *partition, uint64_t generation) {
 
 bool partition_is_current(struct partition *partition, uint64_t generation) {
     return atomic_load(&partition->generation) == generation;
+}
+
+bool partition_follows(struct partition *partition, int32_t broker) {
+    bool is_first = partition->read_from < 0 && partition->compared_at < 0;
+    bool follows = is_first || broker == partition->read_from || broker == partition->compared_at;
+    if (broker < 0)
+        return true;
+    partition->read_from = broker;
+    if (follows)
+        partition->compared_at = broker;
+    return follows;
 }
 
 int64_t partition_checksum(const struct message *message) {

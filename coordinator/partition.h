@@ -43,6 +43,8 @@ struct partition {
     uint64_t taken;         /* the generation of the current taking */
     int64_t handed;         /* what claim_offsets will find when all that was handed to the lane is committed */
     int64_t last_offset, last_timestamp, last_checksum; /* fingerprint at the taking; last_offset < 0: none */
+    int32_t read_from;      /* the broker that gave us the last record; < 0: none has */
+    int32_t compared_at;    /* the broker whose record was compared at the taking; < 0: none */
     int64_t cautious_until; /* messages below this offset are handed over undecoded, to be tried with caution */
     int64_t published;      /* what the group was told */
     bool is_paused;
@@ -68,6 +70,12 @@ void partition_refuse(struct partition *partition, uint64_t generation);
 
 bool partition_is_current(struct partition *partition, uint64_t generation);
 
+/* Whether a record of this broker goes on with what was compared and read. Another broker leads the partition otherwise, which may not
+ * have had all that its predecessor had (an unclean election), and the client would not notice: the record is not to be used, and the
+ * partition to be taken anew, which compares. It follows then, so that a reader and a consumer that are served by different copies
+ * do not turn round in circles. */
+bool partition_follows(struct partition *partition, int32_t broker) MUST_USE;
+
 /* CRC-32 of key and value: with the timestamp a record's fingerprint. */
 int64_t partition_checksum(const struct message *message);
 
@@ -88,7 +96,6 @@ struct partition_evidence {
  * whether the record at last_offset is still there to be compared. */
 bool partition_judge_place(const struct partition_evidence *evidence, int64_t *ret_start, bool *ret_compare,
                            struct error *error) MUST_USE;
-/* After it: false, FATAL, topic_recreated. */
 /* What follows for one partition from a broker's error about it, or about its topic. */
 enum partition_answer {
     PARTITION_ANSWER_OTHER, /* nothing: it is about more than this partition */
@@ -97,6 +104,7 @@ enum partition_answer {
 };
 enum partition_answer partition_judge_answer(const struct error *error);
 
+/* After the record was looked at: false, FATAL, topic_recreated. */
 bool partition_judge_record(const struct partition_evidence *evidence, struct error *error) MUST_USE;
 
 #endif

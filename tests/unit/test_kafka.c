@@ -469,8 +469,10 @@ static uint64_t next_number(struct fixture *f, int limit_ms) {
         struct message message;
         struct error error;
         enum kafka_polled what = kafka_consumer_poll(f->consumer, 20, &message, &error);
-        if (what == KAFKA_POLL_MESSAGE)
+        if (what == KAFKA_POLL_MESSAGE) {
+            assert_true(message.broker > 0);
             return number_of(&message);
+        }
         if (what == KAFKA_POLL_PARTITION_ERROR)
             fail_msg("%s: %s", error.code, error.message);
     }

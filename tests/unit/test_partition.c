@@ -117,6 +117,37 @@ static void test_partition__a_brokers_answer_about_it_halts_it_or_is_asked_again
     }
 }
 
+/* A record from another broker than the one whose record was compared, or read last, is compared first: once. */
+static void test_partition__another_broker_is_followed_after_a_look_only(void **state) {
+    (void)state;
+    enum { TAKE = 1000 }; /* + the broker whose record was compared */
+    static const struct {
+        const char *name;
+        int32_t steps[8]; /* brokers of records, takings */
+        int64_t refused;  /* the numbers of the steps that are not followed, as bits */
+    } rows[] = {
+        {"the one that was compared", {TAKE + 1, 1, 1}, 0},
+        {"nothing was there to compare with", {TAKE - 1, 2, 2}, 0},
+        {"the leader moves", {TAKE + 1, 1, 2, TAKE + 2, 2, 2}, 1 << 2},
+        {"it moves and comes back", {TAKE + 1, 1, 2, TAKE + 2, 2, 1}, 1 << 2 | 1 << 5},
+        {"it moved between the comparison and the first record", {TAKE + 1, 2}, 1 << 1},
+        {"the comparison is served by another copy, every time", {TAKE + 1, 2, TAKE + 1, 2, 2}, 1 << 1},
+        {"and the leader moves then", {TAKE + 1, 2, TAKE + 1, 2, 3, TAKE + 1, 3, 1}, 1 << 1 | 1 << 4 | 1 << 7},
+        {"a client that does not know", {TAKE + 1, -1, 1, -1}, 0},
+        {"broker 0 is one as any other", {TAKE + 0, 0, 1}, 1 << 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct partition *partition = partition_new("t", 0, NULL);
+        for (int step = 0; step < 8 && (rows[i].steps[step] != 0 || step < 2); step++) {
+            if (rows[i].steps[step] >= TAKE - 1)
+                partition->compared_at = rows[i].steps[step] - TAKE;
+            else if (partition_follows(partition, rows[i].steps[step]) == ((rows[i].refused >> step & 1) != 0))
+                fail_msg("%s: step %d", rows[i].name, step);
+        }
+        partition_free(partition);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_partition__place_decides_whether_and_where_reading_goes_on),
@@ -124,6 +155,7 @@ int main(void) {
         cmocka_unit_test(test_partition__checksum_covers_key_and_value_and_takes_nulls),
         cmocka_unit_test(test_partition__a_brokers_answer_about_it_halts_it_or_is_asked_again),
         cmocka_unit_test(test_partition__only_the_first_refusal_of_a_taking_counts),
+        cmocka_unit_test(test_partition__another_broker_is_followed_after_a_look_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
