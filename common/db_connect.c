@@ -24,7 +24,10 @@ static bool wait_connected(PGconn *connection, int64_t deadline, struct error *e
         if (state == PGRES_POLLING_FAILED) {
             char line[300];
             db_first_line(PQerrorMessage(connection), line, sizeof line);
-            return error_set(error, ERROR_RETRY, "db_lost", "connect: %s", line);
+            /* libpq does not tell which; a name that does not match it tells by itself */
+            bool is_certificate = strstr(line, "certificate verify failed") != NULL;
+            return error_set(error, ERROR_RETRY, "db_lost", "connect: %s%s", line,
+                             is_certificate ? " (the server's certificate was signed by no authority in sslrootcert, or it is out of date)" : "");
         }
     }
     return true;

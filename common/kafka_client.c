@@ -105,6 +105,15 @@ bool kafka_error_set(struct error *error, rd_kafka_resp_err_t code, const char *
                      rd_kafka_err2name(code));
 }
 
+/* Whether a group may be joined, or named, is known only from trying. */
+bool kafka_client_error_set(const struct kafka_client *client, struct error *error, rd_kafka_resp_err_t code, const char *what,
+                            const char *detail) {
+    kafka_error_set(error, code, what, detail);
+    if (code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED && client->group)
+        error_prefix(error, "the brokers' access rules do not give this client: Read on group %s", client->group);
+    return false;
+}
+
 bool kafka_error_take(struct error *error, rd_kafka_error_t *failure, const char *what) {
     kafka_error_set(error, rd_kafka_error_code(failure), what, rd_kafka_error_string(failure));
     if (rd_kafka_error_is_retriable(failure))

@@ -5,6 +5,8 @@
 #include "common/buf.h"
 
 #include <assert.h>
+#include <openssl/x509_vfy.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -255,9 +257,25 @@ static void client_on_error(rd_kafka_t *handle, int code, const char *reason, vo
     } else {
         if (client->has_event && (client->event.kind == ERROR_FATAL || code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN))
             return; /* that none is left tells less than why one is not there */
-        kafka_error_set(&client->event, (rd_kafka_resp_err_t)code, "Kafka", reason);
+        kafka_client_error_set(client, &client->event, (rd_kafka_resp_err_t)code, "Kafka", reason);
+        int fault = atomic_load(&client->certificate_fault);
+        if (fault != X509_V_OK && strstr(reason, "certificate verify failed") != NULL)
+            error_prefix(&client->event, "the broker's certificate: %s", X509_verify_cert_error_string(fault));
     }
     client->has_event = true;
+}
+
+/* From a broker's thread, for each certificate of its chain. OpenSSL has judged, and that stands: librdkafka only does not tell
+ * whether it was the authority, the name or the date. */
+static int client_on_certificate(rd_kafka_t *handle, const char *broker, int32_t broker_id, int *x509_error, int depth,
+                                 const char *certificate, size_t size, char *text, size_t text_size, void *opaque) {
+    (void)handle, (void)broker, (void)broker_id, (void)depth, (void)certificate, (void)size;
+    struct kafka_client *client = opaque;
+    if (*x509_error == X509_V_OK)
+        return 1;
+    atomic_store(&client->certificate_fault, *x509_error);
+    snprintf(text, text_size, "%s", X509_verify_cert_error_string(*x509_error));
+    return 0;
 }
 
 static const char *property_value(const struct kafka_settings *settings, const char *key) {
@@ -296,10 +314,14 @@ bool kafka_client_init(struct kafka_client *client, enum kafka_role role, const 
         rd_kafka_conf_destroy(conf);
         return false;
     }
+    for (const struct kafka_default *row = fixed; row && row->key; row++)
+        if (strcmp(row->key, "group.id") == 0)
+            client->group = memory_copy_text(row->value);
     client_prepare_nudge(client, role, conf, settings);
     rd_kafka_conf_set_opaque(conf, client);
     rd_kafka_conf_set_log_cb(conf, client_on_log);
     rd_kafka_conf_set_error_cb(conf, client_on_error);
+    rd_kafka_conf_set_ssl_cert_verify_cb(conf, client_on_certificate);
     if (more)
         more(conf, context);
 
@@ -323,6 +345,8 @@ void kafka_client_release(struct kafka_client *client) {
     if (client->handle)
         rd_kafka_destroy_flags(client->handle, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     client->handle = NULL;
+    free(client->group);
+    client->group = NULL;
     free(client->sasl_username);
     if (client->sasl_password)
         explicit_bzero(client->sasl_password, strlen(client->sasl_password));

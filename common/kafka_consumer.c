@@ -511,7 +511,7 @@ static enum kafka_polled consumer_give(struct kafka_consumer *consumer, rd_kafka
     kafka_view_fill(&consumer->view, record, ret_message);
     if (!record->err)
         return KAFKA_POLL_MESSAGE;
-    kafka_error_set(error, record->err, "consuming", rd_kafka_message_errstr(record));
+    kafka_client_error_set(&consumer->client, error, record->err, "consuming", rd_kafka_message_errstr(record));
     consumer_note_lost_topic(consumer, error);
     return record->rkt ? KAFKA_POLL_PARTITION_ERROR : KAFKA_POLL_ERROR;
 }

@@ -10,6 +10,8 @@
 #include <librdkafka/rdkafka.h>
 #pragma GCC diagnostic pop
 
+#include <stdatomic.h>
+
 enum kafka_role {
     KAFKA_ROLE_CONSUMER = 1, /* member of a group */
     KAFKA_ROLE_PRODUCER = 2,
@@ -29,10 +31,12 @@ struct kafka_client {
     kafka_log_fn *log;
     void *log_context;
     rd_kafka_t *handle;
+    char *group; /* that it names to the broker; NULL = none */
 
     /* The last error of the client as a whole that librdkafka told us of, until it is taken. */
     bool has_event;
     struct error event;
+    _Atomic int certificate_fault; /* why the last broker's certificate was refused, OpenSSL's code; 0 = none was */
 
     /* librdkafka 2.0.2 looks again at a full queue once a second only; see kafka_client_nudge. */
     bool can_nudge;
@@ -60,6 +64,9 @@ bool kafka_client_nudge(struct kafka_client *client);
 
 /* Sets *error from librdkafka's code; the one place where its errors become kinds. Always false. */
 bool kafka_error_set(struct error *error, rd_kafka_resp_err_t code, const char *what, const char *detail);
+/* The same of one of a client's own records; a refused group is named. */
+bool kafka_client_error_set(const struct kafka_client *client, struct error *error, rd_kafka_resp_err_t code, const char *what,
+                            const char *detail);
 /* The same from an error object, which it frees. */
 bool kafka_error_take(struct error *error, rd_kafka_error_t *failure, const char *what);
 enum error_kind kafka_error_kind(rd_kafka_resp_err_t code);

@@ -120,7 +120,7 @@ static enum kafka_read reader_failed(struct kafka_reader *reader, const rd_kafka
     kafka_view_fill(&reader->view, record, ret_message);
     if (record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
         return KAFKA_READ_END;
-    kafka_error_set(error, record->err, "reading", rd_kafka_message_errstr(record));
+    kafka_client_error_set(&reader->client, error, record->err, "reading", rd_kafka_message_errstr(record));
     return record->rkt ? KAFKA_READ_PARTITION_ERROR : KAFKA_READ_ERROR;
 }
 
