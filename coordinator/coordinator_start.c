@@ -5,8 +5,10 @@
 #include "common/backoff.h"
 #include "common/buf.h"
 #include "common/db.h"
+#include "common/kafka_access.h"
 #include "common/kafka_reader.h"
 #include "common/topics.h"
+#include "coordinator/outputs.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 enum {
     START_MS = 30 * 1000,      /* how long a start waits for servers that are away: a machine that boots brings them up */
     BROKER_MS = 5000,
+    ACCESS_MS = 5000,
 };
 
 static bool read_kinds(struct coordinator *coordinator, struct db *db, struct error *error) {
@@ -34,6 +37,22 @@ static bool read_kinds(struct coordinator *coordinator, struct db *db, struct er
     return true;
 }
 
+/* Before the witness reads them, so that all that is missing is named and not only the first topic that is not to be read. */
+static bool look_at_outputs(struct coordinator *coordinator, struct error *error) {
+    static const enum topic_id ids[OUTPUT_TOPICS] = {TOPIC_RESULTS, TOPIC_GRANTS, TOPIC_STATE, TOPIC_DEAD_LETTERS};
+    struct kafka_access_wish wishes[OUTPUT_TOPICS];
+    struct buf names[OUTPUT_TOPICS];
+    for (size_t i = 0; i < OUTPUT_TOPICS; i++) {
+        names[i] = BUF_INIT;
+        topic_full_name(&names[i], coordinator->options->topic_prefix, ids[i]);
+        wishes[i] = (struct kafka_access_wish){buf_text(&names[i]), KAFKA_MAY_READ | KAFKA_MAY_WRITE};
+    }
+    bool is_good = kafka_access_check(&coordinator->kafka, coordinator->group, wishes, OUTPUT_TOPICS, ACCESS_MS, error);
+    for (size_t i = 0; i < OUTPUT_TOPICS; i++)
+        buf_release(&names[i]);
+    return is_good;
+}
+
 static bool look_at_servers(struct coordinator *coordinator, struct error *error) {
     const struct db_options options = {
         .conninfo = coordinator->options->database,
@@ -41,8 +60,8 @@ static bool look_at_servers(struct coordinator *coordinator, struct error *error
         .connect_ms = 5000,
     };
     struct db *db = NULL;
-    bool is_good = db_connect(&options, &db, error) && admission_admit(coordinator->admission, db, 0, error) &&
-                   read_kinds(coordinator, db, error);
+    bool is_good = db_connect(&options, &db, error) && look_at_outputs(coordinator, error) &&
+                   admission_admit(coordinator->admission, db, 0, error) && read_kinds(coordinator, db, error);
     db_free(db);
     return is_good;
 }
@@ -67,6 +86,15 @@ static void list_topics(struct coordinator *coordinator) {
     }
 }
 
+static bool may_read_inputs(struct coordinator *coordinator, struct error *error) {
+    struct kafka_access_wish *wishes = memory_alloc_array(coordinator->topic_count, sizeof *wishes);
+    for (size_t i = 0; i < coordinator->topic_count; i++)
+        wishes[i] = (struct kafka_access_wish){coordinator->topics[i].name, KAFKA_MAY_READ};
+    bool is_good = kafka_access_check(&coordinator->kafka, coordinator->group, wishes, coordinator->topic_count, ACCESS_MS, error);
+    free(wishes);
+    return is_good;
+}
+
 static bool look_at_topics(struct coordinator *coordinator, struct error *error) {
     struct kafka_reader *reader = NULL;
     const struct kafka_reader_options options = {.settings = &coordinator->kafka, .group = coordinator->group};
@@ -74,12 +102,14 @@ static bool look_at_topics(struct coordinator *coordinator, struct error *error)
     for (size_t i = 0; is_good && i < coordinator->topic_count; i++) {
         int32_t partitions;
         is_good = kafka_reader_partition_count(reader, coordinator->topics[i].name, BROKER_MS, &partitions, error);
-        if (!is_good && strcmp(error->code, "kafka_unknown_topic") == 0)
+        if (!is_good && strcmp(error->code, "kafka_not_authorized") == 0)
+            is_good = true; /* named below, with all others */
+        else if (!is_good && strcmp(error->code, "kafka_unknown_topic") == 0)
             error_set(error, ERROR_FATAL, "topic_missing", "there is no topic %s: run \"leasectl topics --apply\"",
                       coordinator->topics[i].name);
     }
     kafka_reader_free(reader);
-    return is_good;
+    return is_good && may_read_inputs(coordinator, error);
 }
 
 /* Waits for what is only away, a bounded time; refuses at once what will not pass. */

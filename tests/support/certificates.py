@@ -4,6 +4,7 @@ import os
 from processes import find_program, run
 
 DAYS = "2"
+LONG_AGO = ["faketime", "-f", "-10d"]
 
 
 class Authority:
@@ -21,15 +22,15 @@ class Authority:
         return os.path.join(self.folder, name)
 
     @staticmethod
-    def _openssl(*words):
-        run([find_program("openssl"), *words])
+    def _openssl(*words, before=()):
+        run([*before, find_program("openssl"), *words])
 
-    def sign(self, name):
+    def sign(self, name, is_expired=False):
         """Key and certificate of a server or client, each a path. The one for `localhost` fits no address, only that name."""
-        key, wish, certificate, names = (self._path(f"{name}.{end}") for end in ("key", "csr", "pem", "ext"))
+        key, wish, certificate, names = (self._path(f"{name}{'.expired' if is_expired else ''}.{end}") for end in ("key", "csr", "pem", "ext"))
         with open(names, "w", encoding="ascii") as file:
             file.write(f"subjectAltName=DNS:{name}\n")
         self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", wish)
         self._openssl("x509", "-req", "-in", wish, "-CA", self.certificate, "-CAkey", self.key, "-CAcreateserial", "-days", DAYS,
-                      "-extfile", names, "-out", certificate)
+                      "-extfile", names, "-out", certificate, before=LONG_AGO if is_expired else ())
         return key, certificate
