@@ -72,6 +72,14 @@ static json_t *load(const char *text, size_t size, json_error_t *error) {
     return json_loadb(text, size, JSON_REJECT_DUPLICATES, error);
 }
 
+static void *parser_memory(size_t size) {
+    return memory_or_exit(malloc(size));
+}
+
+void event_prepare(void) {
+    json_set_alloc_funcs(parser_memory, free);
+}
+
 /* A JSON object, checked, every odd number quoted. */
 static bool parse_object(struct decoder *decoder, const char *text, size_t size, json_t **ret_root) {
     const struct json_bounds bounds = {
@@ -151,8 +159,9 @@ static void make_digest(struct decoder *decoder, const json_t *data) {
     buf_reserve(&bytes, decoder->message->value_size + 256);
     append_with_nul(&bytes, decoder->attributes.type);
     append_with_nul(&bytes, decoder->attributes.subject);
-    if (data != NULL)
-        json_dump_callback(data, append_dump, &bytes, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    /* It sorts in memory of its own: half a text would make another event of it. */
+    if (data != NULL && json_dump_callback(data, append_dump, &bytes, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) != 0)
+        memory_or_exit(NULL);
     unsigned char digest[EVP_MAX_MD_SIZE];
     int is_done = EVP_Digest(bytes.data, bytes.size, digest, NULL, EVP_sha256(), NULL);
     assert(is_done == 1);

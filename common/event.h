@@ -174,6 +174,10 @@ struct command {
     struct command_block *blocks;
 };
 
+/* Once, before anything is decoded, in a process of our own: want of memory then ends it. The parser tells of it in the words of
+ * its other errors, so that a good message would become a dead letter. */
+void event_prepare(void);
+
 /* Always fills *ret_command (which need not be initialised) and returns true if the verdict is EVENT_ACCEPTED.
  * Release it in either case. */
 bool event_decode(const struct message *message, const struct event_limits *limits, struct command *ret_command);

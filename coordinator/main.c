@@ -3,6 +3,7 @@
  * SIGTERM and SIGINT drain; a second one ends the process at once, which loses nothing (what was not committed is read
  * again, what was not published is published by the next). Exit statuses are those of sysexits.h. */
 #include "common/buf.h"
+#include "common/event.h"
 #include "common/process.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/options.h"
@@ -70,6 +71,7 @@ int main(int argc, char **argv) {
     struct options options;
     struct error error = {0};
     process_prepare();
+    event_prepare();
     if (!options_load(&options, OPTIONS_COORDINATOR, &argc, argv, environ, &error)) {
         fprintf(stderr, "lease-coordinator: %s\n", error.message);
         return options_exit_status(&error);

@@ -169,7 +169,8 @@ class Postgres(GivenPostgres):
 
     is_throwaway = True
 
-    def __init__(self, folder, fsync=True, settings=None):
+    def __init__(self, folder, fsync=True, settings=None, environment=None):
+        self.environment = environment or {}
         self.folder = os.path.abspath(folder)
         self.data = os.path.join(self.folder, "data")
         self.log = os.path.join(self.folder, "postgres.log")
@@ -208,7 +209,8 @@ class Postgres(GivenPostgres):
         if not os.path.exists(self.data):
             self.create()
         # SIGINT is PostgreSQL's fast shutdown: clients are cut off, nothing is lost.
-        self.child = Child("postgres", [f"{self.programs}/postgres", "-D", self.data], self.log, user=ACCOUNT,
+        self.child = Child("postgres", [find_program("env"), *(f"{name}={value}" for name, value in self.environment.items()),
+                                        f"{self.programs}/postgres", "-D", self.data], self.log, user=ACCOUNT,
                            death_signal="INT", stop_signal=signal.SIGINT, cwd="/").start()
         eventually(self._answers, 60, "PostgreSQL is ready")
         return self
