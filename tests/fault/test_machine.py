@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 240 TAKES 45
+# ctest: LABEL fault TIMEOUT 600 TAKES 35
 """The machine fails under a coordinator: an allocation, a send or receive, the disk of its log, descriptors, the database's clock; and signals come
 at bad moments. It either goes on, or ends with a word about it, and its successor goes on; every message has one answer.
 
