@@ -92,6 +92,13 @@ static bool relay_open(struct relay *relay, struct error *error) {
                             error);
 }
 
+/* Whatever ended the last term is over. */
+static void relay_forget_failure(struct relay *relay) {
+    pthread_mutex_lock(&relay->mutex);
+    error_clear(&relay->error);
+    pthread_mutex_unlock(&relay->mutex);
+}
+
 /* Waits until the role is free. False: it was told to stop (code relay_stopped), or something failed. */
 static bool relay_await_role(struct relay *relay, struct relay_progress *ret_progress, struct error *error) {
     for (;;) {
@@ -102,14 +109,13 @@ static bool relay_await_role(struct relay *relay, struct relay_progress *ret_pro
             return false;
         if (is_taken)
             return true;
+        relay_forget_failure(relay); /* another has it, and to wait for it is no failure: this coordinator is ready */
         relay_pause(relay, ROLE_RETRY_MS);
     }
 }
 
 static void relay_announce(struct relay *relay, const struct relay_progress *progress) {
-    pthread_mutex_lock(&relay->mutex);
-    error_clear(&relay->error);
-    pthread_mutex_unlock(&relay->mutex);
+    relay_forget_failure(relay);
     atomic_fetch_add(&relay->counts.takes, 1);
     atomic_store(&relay->counts.epoch, relay->store.epoch);
     atomic_store(&relay->counts.published, progress->published);

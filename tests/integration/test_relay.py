@@ -184,6 +184,8 @@ def test_relay_that_was_stopped_does_not_publish_twice_for_careful_consumers(pla
     fill(place, 2000)
     wait_published(place, second)
     eventually(lambda: first.status().get("step_downs", 0) >= 1, 20, "the first relay noticed")
+    eventually(lambda: first.status()["code"] == "", 20, "to wait for a role that another has is no failure")
+    assert not first.status()["has_role"]
     wait_published(place, second)
     check_published(place)
     epochs = {record.epoch for record in place.reader("lease.results").read_all()}
