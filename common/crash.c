@@ -13,9 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PLANS_MAX = 8, NAME_MAX_SIZE = 64, PATH_MAX_SIZE = 512 };
+enum { PLANS_MAX = 64, NAME_MAX_SIZE = 64, PATH_MAX_SIZE = 512 };
 
-enum crash_mode { MODE_KILL, MODE_STOP, MODE_ERROR };
+enum crash_mode { MODE_KILL, MODE_STOP, MODE_ERROR, MODE_NOTE };
 
 struct plan {
     char name[NAME_MAX_SIZE];
@@ -41,8 +41,10 @@ static enum crash_mode parse_mode(const char *text) {
         return MODE_KILL;
     if (strcmp(text, "stop") == 0)
         return MODE_STOP;
+    if (strcmp(text, "note") == 0)
+        return MODE_NOTE;
     if (strcmp(text, "error") != 0)
-        refuse("the mode is none of kill, stop, error");
+        refuse("the mode is none of kill, stop, error, note");
     return MODE_ERROR;
 }
 
@@ -52,7 +54,7 @@ static void parse_plan(char *text, struct plan *plan) {
     const char *nth = strtok_r(NULL, ":", &rest);
     const char *mode = strtok_r(NULL, ":", &rest);
     if (name == NULL || nth == NULL || strtok_r(NULL, ":", &rest) != NULL)
-        refuse("expected <point>:<nth>[:kill|stop|error]");
+        refuse("expected <point>:<nth>[:kill|stop|error|note]");
     if (strlen(name) >= sizeof plan->name)
         refuse("the point's name is too long");
     char *end;
@@ -111,8 +113,8 @@ static void write_log(const char *name) {
 
 static bool fire(const struct plan *plan) {
     write_log(plan->name);
-    if (plan->mode == MODE_ERROR)
-        return true;
+    if (plan->mode == MODE_ERROR || plan->mode == MODE_NOTE)
+        return plan->mode == MODE_ERROR;
     /* To this very thread: one sent to the process may reach another first, and this one would run on past the point. */
     raise(plan->mode == MODE_STOP ? SIGSTOP : SIGKILL);
     return false;
@@ -123,7 +125,10 @@ bool crash_point(const char *name) {
     bool is_error = false;
     for (int i = 0; i < armed.count; i++) {
         struct plan *plan = &armed.plans[i];
-        if (strcmp(plan->name, name) == 0 && atomic_fetch_add(&plan->passed, 1) + 1 == plan->nth)
+        if (strcmp(plan->name, name) != 0)
+            continue;
+        long passage = atomic_fetch_add(&plan->passed, 1) + 1;
+        if (passage == plan->nth || (passage > plan->nth && plan->mode == MODE_NOTE))
             is_error |= fire(plan);
     }
     return is_error;

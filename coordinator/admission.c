@@ -95,7 +95,8 @@ static bool jump(struct admission *admission, struct db *db, const struct verdic
         return false;
     int64_t floor = db_is_null(rows, 0, 0) ? 0 : db_int8(rows, 0, 0); /* NULL: another coordinator has jumped meanwhile */
     db_result_free(rows);
-    CRASH_POINT("fence.jumped");
+    if (CRASH_POINT("fence.jumped"))
+        return error_set(error, ERROR_RETRY, "crash_point", "fence.jumped");
     log_write(admission->options.log, LOG_WARNING, floor > 0 ? "fences jumped: another server" : "fences had jumped already",
               "floor", LOG_N(floor), "fence_before", LOG_N(verdict->fence_high), "fence_in_topics",
               LOG_N(admission->fence), "system_identifier", verdict->system_identifier, "timeline",

@@ -327,8 +327,7 @@ static bool are_lanes_idle(struct intake *intake) {
 static void drain(struct intake *intake) {
     int64_t deadline_ms = intake_now_ms() + atomic_load(&intake->drain_ms);
     struct error ignored = {0};
-    CRASH_POINT("shutdown.drain");
-    if (intake->consumer == NULL || !kafka_consumer_pause(intake->consumer, NULL, 0, &ignored))
+    if (CRASH_POINT("shutdown.drain") || intake->consumer == NULL || !kafka_consumer_pause(intake->consumer, NULL, 0, &ignored))
         return;
     while (!are_lanes_idle(intake) && intake_now_ms() < deadline_ms) {
         struct message message;

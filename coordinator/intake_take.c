@@ -77,7 +77,8 @@ static bool take_in_database(struct intake *intake, struct partition *partition,
     *ret_idle_takes = (int)db_int8(rows, 0, 5);
     evidence->partitions_known = (int32_t)db_int8(rows, 0, 6);
     db_result_free(rows);
-    CRASH_POINT("assign.offset_read");
+    if (CRASH_POINT("assign.offset_read"))
+        return error_set(error, ERROR_RETRY, "crash_point", "assign.offset_read");
     return true;
 }
 
@@ -263,8 +264,9 @@ static bool start_round(struct intake *intake, struct round *round, struct error
     if (round->cautious > 0)
         log_write(intake->options.log, LOG_WARNING, "reading with caution: takings without progress, something may kill us",
                   "partitions", LOG_N(round->cautious), NULL);
-    CRASH_POINT("assign.fingerprint_checked");
-    bool is_good = count == 0 || kafka_consumer_start(intake->consumer, places, count, error);
+    bool is_good = CRASH_POINT("assign.fingerprint_checked")
+                       ? error_set(error, ERROR_RETRY, "crash_point", "assign.fingerprint_checked")
+                       : count == 0 || kafka_consumer_start(intake->consumer, places, count, error);
     free(places);
     return is_good;
 }

@@ -310,8 +310,10 @@ static enum progress try_range(struct lane *lane, struct batch *batch, struct ra
     enum store_result result = STORE_RETRY;
     int64_t begun_us = clock_monotonic_us();
     if (lane->options.store.open(lane->options.store.context, error)) {
-        CRASH_POINT("batch.in_hand");
-        result = lane->options.store.apply(lane->options.store.context, batch, range.from, range.upto, &lane->answer, error);
+        if (CRASH_POINT("batch.in_hand"))
+            error_set(error, ERROR_RETRY, "crash_point", "batch.in_hand");
+        else
+            result = lane->options.store.apply(lane->options.store.context, batch, range.from, range.upto, &lane->answer, error);
     } else if (error->kind == ERROR_FATAL) {
         return PROGRESS_STOP;
     }

@@ -91,6 +91,25 @@ static void test_crash__the_environment_arms_it(void **state) {
     assert_int_equal(WEXITSTATUS(status_of(from_environment)), 12);
 }
 
+static char notes_file[] = "/tmp/lease-crash-notes-XXXXXX";
+
+static void note_from_second(void) {
+    crash_arm("here:2:note,here:3:error", notes_file);
+    pass_three_times();
+}
+
+static void test_crash__notes_every_passage_from_the_nth_on_and_goes_on(void **state) {
+    (void)state;
+    int file = mkstemp(notes_file);
+    assert_true(file >= 0);
+    assert_int_equal(WEXITSTATUS(status_of(note_from_second)), 12);
+    char text[64] = {0};
+    assert_true(read(file, text, sizeof text - 1) > 0);
+    close(file);
+    unlink(notes_file);
+    assert_string_equal(text, "here\nhere\nhere\n"); /* the second, the third, and the third as an error */
+}
+
 enum { THREADS = 4, PASSAGES = 1000000 };
 
 static atomic_int fired;
@@ -163,6 +182,7 @@ int main(void) {
         cmocka_unit_test(test_crash__fires_at_the_nth_passage_of_its_point_only),
         cmocka_unit_test(test_crash__stop_freezes_and_goes_on_after_sigcont),
         cmocka_unit_test(test_crash__the_environment_arms_it),
+        cmocka_unit_test(test_crash__notes_every_passage_from_the_nth_on_and_goes_on),
         cmocka_unit_test(test_crash__passages_are_counted_over_all_threads),
         cmocka_unit_test(test_crash__the_log_names_the_point_before_the_kill),
         cmocka_unit_test(test_crash__a_spec_that_does_not_parse_aborts),

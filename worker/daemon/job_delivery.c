@@ -55,8 +55,10 @@ static void work(struct daemon *daemon, struct lease_item *item) {
         .payload_size = grant->payload_size,
     };
     struct delivery_outcome outcome;
-    CRASH_POINT("worker.sending");
-    delivery_run(daemon->delivery, &message, item, &outcome);
+    if (CRASH_POINT("worker.sending"))
+        outcome = (struct delivery_outcome){.verdict = DELIVERY_RETRY, .delay_ms = -1, .reason = "crash_point"};
+    else
+        delivery_run(daemon->delivery, &message, item, &outcome);
     report(daemon, item, &outcome);
 }
 

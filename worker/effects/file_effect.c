@@ -58,7 +58,8 @@ static bool move(struct cleanup *cleanup, struct file_outcome *outcome, struct e
     const struct file_facts *facts = &cleanup->facts;
     if (!may_go_on(cleanup, outcome))
         return false;
-    CRASH_POINT("effect.begun");
+    if (CRASH_POINT("effect.begun"))
+        return error_set(error, ERROR_RETRY, "crash_point", "effect.begun");
     if (!file_root_move(cleanup->effect->root, facts->name, cleanup->grant->fence, facts->earlier, facts->earlier_count,
                         &cleanup->is_there, error))
         return false;
@@ -71,7 +72,8 @@ static bool settle(struct cleanup *cleanup, struct file_outcome *outcome, struct
     struct file_settlement settlement;
     if (!may_go_on(cleanup, outcome))
         return false;
-    CRASH_POINT("effect.renamed");
+    if (CRASH_POINT("effect.renamed"))
+        return error_set(error, ERROR_RETRY, "crash_point", "effect.renamed");
     if (!file_store_settle(cleanup->effect->store, cleanup->grant, !cleanup->is_there, &settlement, error))
         return false;
     if (settlement.is_stale)
@@ -86,7 +88,8 @@ static bool remove_names(struct cleanup *cleanup, struct file_outcome *outcome, 
     const struct file_facts *facts = &cleanup->facts;
     if (!may_go_on(cleanup, outcome))
         return false;
-    CRASH_POINT("effect.settled");
+    if (CRASH_POINT("effect.settled"))
+        return error_set(error, ERROR_RETRY, "crash_point", "effect.settled");
     for (size_t i = 0; i < facts->former_count; i++)
         if (!file_root_remove_former(cleanup->effect->root, facts->former[i], error))
             return false;

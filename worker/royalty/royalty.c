@@ -225,14 +225,15 @@ static bool write_lines(struct royalty *royalty, const char *type) {
             error_set(&error, ERROR_REJECT, "royalty_overflow", "the total is too large");
             return end_with(royalty, "total", &error);
         }
-    CRASH_POINT("royalty.computed");
-    if (!royalty_store_write(royalty->store, &royalty->grant, type, lines, count, &verdict, &error))
+    if ((CRASH_POINT("royalty.computed") && !error_set(&error, ERROR_RETRY, "crash_point", "royalty.computed")) ||
+        !royalty_store_write(royalty->store, &royalty->grant, type, lines, count, &verdict, &error))
         return end_with(royalty, "lines", &error);
     if (verdict != ROYALTY_DONE)
         return end_with_verdict(royalty, "lines", verdict);
     royalty->lines += (int64_t)count;
     tally_drop_complete(&royalty->tally);
-    CRASH_POINT("royalty.written");
+    if (CRASH_POINT("royalty.written") && !error_set(&error, ERROR_RETRY, "crash_point", "royalty.written"))
+        return end_with(royalty, "sales", &error);
     return true;
 }
 
@@ -323,7 +324,8 @@ static bool close_it(struct royalty *royalty) {
         return false;
     if (!royalty_store_close(royalty->store, &royalty->grant, royalty->lines, royalty->total, &verdict, &error))
         return end_with(royalty, "close", &error);
-    CRASH_POINT("royalty.closed");
+    if (CRASH_POINT("royalty.closed") && !error_set(&error, ERROR_RETRY, "crash_point", "royalty.closed"))
+        return end_with(royalty, "finish", &error);
     return verdict == ROYALTY_DONE || end_with_verdict(royalty, "close", verdict);
 }
 
