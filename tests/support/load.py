@@ -18,11 +18,11 @@ STEPS = ("calculated", "posted")
 
 
 class Load:
-    def __init__(self, place, seed, runs=150, items=400, workers=12, contracts=120):
+    def __init__(self, place, seed, runs=150, items=400, workers=12, contracts=120, ttl_ms=TTL_MS):
         self.random = random.Random(seed)
         self.events = place.events()
         self.grants_reader = place.reader("lease.grants")
-        self.runs, self.items, self.contracts = runs, items, contracts
+        self.runs, self.items, self.contracts, self.ttl_ms = runs, items, contracts, ttl_ms
         self.workers = {f"worker-{number}": [0, 0] for number in range(workers)}     # credit_total, refresh
         self.newest = {}                                            # (kind, lease) → grant
         self.older = collections.deque(maxlen=REMEMBERED)
@@ -92,7 +92,7 @@ class Load:
     # --- commands in earnest ---
 
     def start(self):
-        data = {"holder": f"settler-{self.random.randrange(20)}", "ttl_ms": self.random.choice(TTL_MS)}
+        data = {"holder": f"settler-{self.random.randrange(20)}", "ttl_ms": self.random.choice(self.ttl_ms)}
         contracts = self._contracts()
         if contracts:
             data["resources"] = contracts
@@ -112,7 +112,7 @@ class Load:
         demand[1] += 1
         self._command("cleanup", "claim", worker, {"credit_total": demand[0], "refresh": demand[1],
                                                    "wait_ms": self.random.choice((0, 0, 500, 5000)),
-                                                   "ttl_ms": self.random.choice(TTL_MS)})
+                                                   "ttl_ms": self.random.choice(self.ttl_ms)})
 
     def _holder(self, grant):
         return {name: grant[name] for name in ("holder", "fence", "claim_id", "token")}
@@ -126,7 +126,7 @@ class Load:
         if change:
             change(data)
         if command == "renew" and self.random.random() < 0.7:
-            data["ttl_ms"] = self.random.choice(TTL_MS)
+            data["ttl_ms"] = self.random.choice(self.ttl_ms)
         if command == "advance":
             data["step"] = self.random.choice(STEPS)
         if command == "finish" and self.random.random() < 0.5:
