@@ -73,9 +73,11 @@ class Onlooker:
             while not self.is_over.is_set():
                 self.reader.poll(0.1)
                 for grant in [record.value for record in self.reader.records if record.value["kind"] == KIND]:
-                    if grant["lease"] in self.newest:
-                        self.replaced.append(self.newest[grant["lease"]])
-                    self.newest[grant["lease"]] = grant
+                    # By fence: grants to two holders are in two partitions, and may be read in either order.
+                    older, newer = sorted((self.newest.get(grant["lease"], grant), grant), key=lambda one: one["fence"])
+                    if older is not newer:
+                        self.replaced.append(older)
+                    self.newest[grant["lease"]] = newer
                 self.reader.forget()
                 self.act()
                 self.events.flush()

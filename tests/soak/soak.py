@@ -51,7 +51,7 @@ GUARDED = f"""
   SELECT lease.guard_table('public.album', 'album', ARRAY['rate']);
   SELECT lease.allow_edits('album');
 """
-FLAT_FROM_S = 300            # before, it is warming up
+FLAT_FROM_S = 1800           # before, memory still comes to what the largest backlog so far has taken
 # What may grow of a process that goes on, from the second quarter of the time to the last: megabytes, descriptors, connections.
 GROWTH_MAX = {"rss_mb": 6, "descriptors": 6, "connections": 6}
 
@@ -74,9 +74,11 @@ class Settlements(Load):
             if grant["kind"] != "settlement":
                 continue
             lease = (grant["kind"], grant["lease"])
-            if lease in self.newest:
-                self.older.append(self.newest.pop(lease))
-            self.newest[lease] = grant
+            known = self.newest.pop(lease, grant)
+            older, newer = sorted((known, grant), key=lambda one: one["fence"])
+            if older is not newer:
+                self.older.append(older)
+            self.newest[lease] = newer
         self.grants_reader.forget()
         for lease in list(self.newest)[:-3000]:
             del self.newest[lease]
