@@ -220,8 +220,8 @@ static void consumer_discard(struct kafka_consumer *consumer) {
         rd_kafka_message_destroy(record);
 }
 
-/* librdkafka 2.0.2 aborts (sticky assignor, assertion `assignor_state`) when a member goes between the answer to its joining
- * and its first assignment. So that one is waited for. */
+/* librdkafka 2.0.2 aborts (sticky assignor, assertion `assignor_state`) when a client is destroyed that has had the answer to its joining
+ * and no assignment yet. So that one is waited for; where it does not come (others come and go faster), the client is let be. */
 static void consumer_await_assignment(struct kafka_consumer *consumer, int wait_ms) {
     int64_t deadline_us = clock_monotonic_us() + (int64_t)wait_ms * 1000;
     while (!consumer->was_assigned && clock_monotonic_us() < deadline_us)
@@ -256,7 +256,7 @@ void kafka_consumer_free(struct kafka_consumer *consumer) {
         rd_kafka_queue_destroy(consumer->group_queue);
     }
     kafka_view_release(&consumer->view);
-    if (consumer->has_lost_topic) {
+    if (consumer->has_lost_topic || !consumer->was_assigned) {
         kafka_client_abandon(&consumer->client); /* it may still call back with the consumer, and write to event_fd */
         return;
     }
