@@ -26,8 +26,9 @@ import psycopg2
 import books
 import books_files
 from broker_link import BrokerLink
+from grants import Grants
 from processes import command_line, descendants
-from waiting import eventually
+from waiting import NotYet, eventually, pause
 from workers import LeaseWorker
 
 KIND = "cleanup"
@@ -35,6 +36,8 @@ TTL_MS = 1500
 CUT_OFF = 2            # workers in networks of their own, whose way to the broker can be cut
 AFFLICTED_MAX = 4      # workers in trouble at a time: somebody must get on
 PAUSE_S = (0.05, 0.6)  # between faults
+STILL_S = 2 * TTL_MS / 1000      # whoever was stopped has been replaced by then
+REMEMBERED = 20_000    # grants, of which some come late and some are forged
 ENDED = "SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND state IN ('finished', 'failed', 'dead')"
 
 
@@ -59,9 +62,9 @@ class Onlooker:
 
     def __init__(self, place, chance):
         self.place, self.chance = place, chance
-        self.reader = place.reader("lease.grants")
+        self.grants = Grants(place, KIND, REMEMBERED)
         self.events = place.events()
-        self.newest, self.replaced = {}, []
+        self.replaced = []
         self.tried = 0
         self.error = None
         self.is_over = threading.Event()
@@ -71,14 +74,7 @@ class Onlooker:
     def _run(self):
         try:
             while not self.is_over.is_set():
-                self.reader.poll(0.1)
-                for grant in [record.value for record in self.reader.records if record.value["kind"] == KIND]:
-                    # By fence: grants to two holders are in two partitions, and may be read in either order.
-                    older, newer = sorted((self.newest.get(grant["lease"], grant), grant), key=lambda one: one["fence"])
-                    if older is not newer:
-                        self.replaced.append(older)
-                    self.newest[grant["lease"]] = newer
-                self.reader.forget()
+                self.replaced += self.grants.read(0.1)
                 self.act()
                 self.events.flush()
             self.last_act()
@@ -88,7 +84,8 @@ class Onlooker:
 
     def end(self):
         self.is_over.set()
-        self.thread.join(30)
+        self.thread.join(120)
+        assert not self.thread.is_alive(), "the last word takes too long"
         if self.error:
             raise self.error
 
@@ -108,11 +105,12 @@ class Forger(Onlooker):
     """Ends what others hold: with their fence and claim id, and a token that is another's or made up."""
 
     def act(self):
-        for grant in self.chance.sample(list(self.newest.values()), min(3, len(self.newest))):
+        known = list(self.grants.newest.values())
+        for grant in self.chance.sample(known, min(3, len(known))):
             self.say("finish", grant, token=secrets.token_hex(32), result={"file": "forged"})
-            self.say("release", grant, token=self.chance.choice(list(self.newest.values()))["token"]
-                     if len(self.newest) > 1 and grant is not next(iter(self.newest.values())) else secrets.token_hex(32))
-        time.sleep(0.05)
+            others = [one["token"] for one in self.chance.sample(known, min(2, len(known))) if one is not grant]
+            self.say("release", grant, token=others[0] if others else secrets.token_hex(32))
+        pause(0.05)
 
 
 class Latecomer(Onlooker):
@@ -143,7 +141,6 @@ class Latecomer(Onlooker):
             eventually(lambda grant=grant: self.has_knocked(grant), 60, "the file server's database answers")
             self.say("renew", grant)
             self.say("finish", grant, result={"file": "late"})
-
 
     def has_knocked(self, grant):
         """False: the connection was cut, and is there again."""
@@ -248,16 +245,19 @@ class Storm:
         self.place.postgres.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND application_name <> 'latecomer'"
                                   " AND pid <> pg_backend_pid()", (self.files.database.name,))
 
+    def a_coordinator(self):
+        return self.chance.choice(self.coordinators)
+
     def kill_coordinator(self, _):
-        one = self.chance.choice(self.coordinators)
+        one = self.a_coordinator()
         one.kill()
         one.start(wait=False)
 
     def restart_coordinator(self, _):
-        one = self.chance.choice(self.coordinators)
-        if one.child.is_running():
-            one.child.signal(signal.SIGTERM)
-            one.child.wait(30)
+        one = self.a_coordinator()
+        one.child.must_run()
+        in_order = one.child.stop(30) and one.child.returncode() in (0, -signal.SIGTERM)      # by the signal: it had hardly begun
+        assert in_order, f"{one.name} ended with {one.child.returncode()}:\n{one.child.log_tail()}"
         one.start(wait=False)
 
     FAULTS = ((kill_worker, 8), (stop_worker, 8), (cut_worker, 4), (cut_database, 2), (kill_coordinator, 1), (restart_coordinator, 1))
@@ -273,7 +273,6 @@ class Storm:
             fault, = self.chance.choices([fault for fault, _ in self.FAULTS], [weight for _, weight in self.FAULTS])
             fault(self, self.chance.choice(well))
             self.faults[fault.__name__] += 1
-        time.sleep(self.chance.uniform(*PAUSE_S))
 
     # ---- the run ----
 
@@ -293,6 +292,7 @@ class Storm:
             events.flush()
             sent = upto
             self._one_fault()
+            pause(self.chance.uniform(*PAUSE_S))
 
     def heal(self):
         for _, cure in self.afflicted.values():
@@ -304,9 +304,17 @@ class Storm:
 
     def settle(self, limit):
         """Waits until nothing happens any more, also if something went wrong for good; then nobody works."""
-        until, seen = time.monotonic() + limit, None
-        while time.monotonic() < until and seen != (seen := self.place.database.value(ENDED)):
-            time.sleep(2 * TTL_MS / 1000)
+        seen, since = None, time.monotonic()
+
+        def is_still():
+            nonlocal seen, since
+            ended = self.place.database.value(ENDED)
+            if ended != seen:
+                seen, since = ended, time.monotonic()
+            return time.monotonic() > since + STILL_S
+
+        with contextlib.suppress(NotYet):
+            eventually(is_still, limit, "nothing happens any more", every=0.2)
         self.stop()
 
     def stop(self):

@@ -111,10 +111,10 @@ class Runner:
 
     def run(self, job):
         for group in job.groups:
-            todo = [cell for cell in group if cell.is_to_do]
-            for cell in todo:
+            cells = [cell for cell in group if cell.is_to_do]
+            for cell in cells:
                 self.run_cell(job, cell)
-            self.look_at_books(todo)
+            self.look_at_books(cells)
         self.give_up()
         return job.cells
 
@@ -214,11 +214,11 @@ def end_job(job, status, file):
 
 def run_jobs(jobs, build, seed, parallel):
     cells, running = [], {}
-    todo = list(jobs)
+    waiting = list(jobs)
     with tempfile.TemporaryDirectory() as folder:
-        while todo or running:
-            while todo and len(running) < parallel:
-                job, file = todo.pop(0), os.path.join(folder, str(len(todo)))
+        while waiting or running:
+            while waiting and len(running) < parallel:
+                job, file = waiting.pop(0), os.path.join(folder, str(len(waiting)))
                 running[begin_job(job, build, seed, file)] = (job, file)
             pid, status = os.wait()
             if pid in running:
@@ -279,8 +279,8 @@ def main():
     if not chosen:
         sys.exit(f"no such point: {' '.join(options.point)}; there are: {' '.join(points)}")
     jobs = sorted(jobs_of(chosen, options.fault or FAULTS, options.hit or HITS), key=lambda job: -job.weight)
-    todo = sum(cell.is_to_do for job in jobs for cell in job.cells)
-    print(f"{len(points)} points, {todo} cells to do, {options.parallel} at a time, seed {options.seed}", flush=True)
+    count = sum(cell.is_to_do for job in jobs for cell in job.cells)
+    print(f"{len(points)} points, {count} cells to do, {options.parallel} at a time, seed {options.seed}", flush=True)
     begun = time.monotonic()
     progress = multiprocessing.Value("i", 0)
     cells = run_jobs(jobs, build, options.seed, options.parallel)

@@ -34,7 +34,7 @@ from load import Load  # noqa: E402
 from kafka import GivenKafka  # noqa: E402
 from place import OUTPUTS, Place  # noqa: E402
 from postgres import Postgres  # noqa: E402
-from waiting import NotYet, eventually  # noqa: E402
+from waiting import NotYet, eventually, pause  # noqa: E402
 from workers import LeaseWorker  # noqa: E402
 
 CONVERGE_S = 30
@@ -59,6 +59,8 @@ GROWTH_MAX = {"rss_mb": 6, "descriptors": 6, "connections": 6}
 class Settlements(Load):
     """Runs only: files and their grants belong to real workers."""
 
+    KIND = "settlement"
+
     def __init__(self, place, seed):
         super().__init__(place, seed, runs=400, contracts=CONTRACTS)
         mine = {"start", "run_step", "cover_or_begin", "late_step", "forged_step", "send_again", "send_malformed", "send_junk"}
@@ -66,29 +68,6 @@ class Settlements(Load):
 
     def request(self):
         self.start()
-
-    def learn(self):
-        self.grants_reader.poll(0.001)
-        for record in self.grants_reader.records:
-            grant = record.value
-            if grant["kind"] != "settlement":
-                continue
-            lease = (grant["kind"], grant["lease"])
-            known = self.newest.pop(lease, grant)
-            older, newer = sorted((known, grant), key=lambda one: one["fence"])
-            if older is not newer:
-                self.older.append(older)
-            self.newest[lease] = newer
-        self.grants_reader.forget()
-        for lease in list(self.newest)[:-3000]:
-            del self.newest[lease]
-
-    def send(self, count):
-        self.learn()
-        actions, weights = zip(*self.actions)
-        for action in self.random.choices(actions, weights, k=count):
-            action()
-        self.events.flush()
 
 
 class Soak(Storm):
@@ -113,15 +92,15 @@ class Soak(Storm):
             self.workers.append(LeaseWorker(self.place, f"d{number + 1}", "delivery", delivery_url=self.inbox.url, ttl_ms=3000).start())
 
     def due(self, what, elapsed):
-        count = int(self.rates[what] * elapsed) - self.sent[what]
-        self.sent[what] += max(0, count)
-        return range(self.sent[what] - max(0, count), self.sent[what])
+        """The numbers of those which are to be sent by now."""
+        first = self.sent[what]
+        self.sent[what] = max(first, int(self.rates[what] * elapsed))
+        return range(first, self.sent[what])
 
     def send(self, elapsed):
-        if self.behind() < BEHIND_MAX:
-            self.load.send(len(self.due("commands", elapsed)))
-        else:
-            self.due("commands", elapsed)      # these are never sent
+        commands = self.due("commands", elapsed)
+        if self.behind() < BEHIND_MAX:         # otherwise these are never sent
+            self.load.send(len(commands))
         files = self.due("files", elapsed)
         if files:
             self.files.add_many([(f"f{n}", f"a{n % 20}", self.chance.randrange(1, 10 ** 7)) for n in files])
@@ -152,23 +131,15 @@ class Soak(Storm):
 
     # ---- faults ----
 
-    def kill_coordinator(self, _):
-        other = self.chance.choice(self.coordinators[1:])
-        other.kill()
-        other.start(wait=False)
-
-    def restart_coordinator(self, _):
-        other = self.chance.choice(self.coordinators[1:])
-        if other.child.is_running():
-            other.stop()
-        other.start(wait=False)
+    def a_coordinator(self):
+        """To be ended: not the first one."""
+        return self.chance.choice(self.coordinators[1:])
 
     def sleep_coordinator(self, _):
         """Also the first one."""
-        one = self.chance.choice([one for one in self.coordinators if one not in self.afflicted and one.child.is_running()] or [None])
-        if one:
-            one.freeze()
-            self._afflict(one, self.chance.uniform(*SLEEP_S), one.thaw)
+        one = self.chance.choice(self.coordinators)
+        one.freeze()
+        self._afflict(one, self.chance.uniform(*SLEEP_S), one.thaw)
 
     def cut_coordinators(self, _):
         self.place.postgres.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'lease-coordinator%%' AND pid <> pg_backend_pid()")
@@ -176,13 +147,13 @@ class Soak(Storm):
     def crash_server(self, _):
         """As an immediate shutdown; recovery takes as long as it takes."""
         self.server.crash()
-        time.sleep(self.chance.uniform(*AWAY_S))
+        pause(self.chance.uniform(*AWAY_S))
         self.server.start()
         self.place.database.forget_connection()
         self.files.database.forget_connection()
 
-    FAULTS = (*((fault, weight) for fault, weight in Storm.FAULTS if "coordinator" not in fault.__name__), (kill_coordinator, 2), (restart_coordinator, 1),
-              (sleep_coordinator, 2), (cut_coordinators, 2), (crash_server, 0.5))
+    FAULTS = ((Storm.kill_worker, 8), (Storm.stop_worker, 8), (Storm.cut_worker, 4), (Storm.cut_database, 2), (Storm.kill_coordinator, 2),
+              (Storm.restart_coordinator, 1), (sleep_coordinator, 2), (cut_coordinators, 2), (crash_server, 0.5))
 
     # ---- what it costs ----
 
@@ -219,13 +190,13 @@ class Soak(Storm):
                 tell(f"{(now - begun) / 60:.0f} min: {self.load.sent + sum(self.sent.values()) - self.sent['commands']:,} messages, {sum(self.faults.values())} faults, "
                      f"{self.behind():,} behind, the first coordinator has {self.samples[-1]['rss_mb']:.1f} MB")
                 next_word = now + TELL_S
-            self.coordinators[0].child.must_run()
-            time.sleep(0.1)
+            for coordinator in self.coordinators:
+                coordinator.child.must_run()
+            pause(0.1)
 
     def has_converged(self):
         for coordinator in self.coordinators:
-            if not coordinator.child.is_running():
-                coordinator.start(wait=False)
+            coordinator.child.must_run()
         ended = self.place.database.value(ENDED)
         assert ended >= self.sent["files"], f"{self.sent['files'] - ended} files are not done"
         delivered = self.place.database.value("SELECT count(*) FROM lease.leases WHERE kind = 'delivery' AND state = 'finished'")

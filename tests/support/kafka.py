@@ -22,29 +22,32 @@ START_TRIES = 3      # a free port can be taken by somebody else before the brok
 JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData"]
 JVM_QUICK = ["-XX:TieredStopAtLevel=1"]      # starts sooner, runs slower: for tests, never for benchmarks
 
-PROPERTIES = """\
+# Of a broker alone and of one among several; each is its own controller.
+ANY_BROKER = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=CLIENTS://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{more_listeners}
-advertised.listeners=CLIENTS://127.0.0.1:{port}{more_listeners}
-listener.security.protocol.map=CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT{more_protocols}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=CLIENTS
 log.dirs={folder}/log
 auto.create.topics.enable=false
-offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 log.cleaner.dedupe.buffer.size=16777216
 log.cleaner.threads=1
 """
+PROPERTIES = """\
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=CLIENTS://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{more_listeners}
+advertised.listeners=CLIENTS://127.0.0.1:{port}{more_listeners}
+listener.security.protocol.map=CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT{more_protocols}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+""" + ANY_BROKER
 
 
 def cache_folder():
@@ -93,6 +96,16 @@ def jars(tell=lambda text: None):
         if not _is_complete(folder):
             raise RuntimeError(f"Maven fetched no Kafka jars into {folder}")
     return folder
+
+
+def java(folder, flags, *words):
+    """The command line of a program of Kafka's, with the jars in `folder`."""
+    return [find_program("java"), *flags, "-cp", f"{folder}/*", f"-Dlog4j2.configurationFile={HERE}/log4j2.properties", *words]
+
+
+def fresh_id():
+    """As Kafka names clusters and folders."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=").replace("-", "A", 1)
 
 
 class GivenKafka:
@@ -167,9 +180,7 @@ class Kafka(GivenKafka):
         return "Kafka " + os.path.basename(jar)[len("kafka_2.13-"):-len(".jar")]
 
     def _java(self, *words):
-        flags = JVM + (JVM_QUICK if self.quick else [])
-        return [find_program("java"), *flags, "-cp", f"{self.jars}/*",
-                f"-Dlog4j2.configurationFile={HERE}/log4j2.properties", *words]
+        return java(self.jars, JVM + (JVM_QUICK if self.quick else []), *words)
 
     def _configure(self):
         self.port = free_port()
@@ -188,8 +199,7 @@ class Kafka(GivenKafka):
         for tries_left in reversed(range(START_TRIES)):
             shutil.rmtree(f"{self.folder}/log", ignore_errors=True)
             self._configure()
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=").replace("-", "A", 1)
-            run(self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self.config))
+            run(self._java("kafka.tools.StorageTool", "format", "-t", fresh_id(), "-c", self.config))
             try:
                 self.resume()
                 return self

@@ -2,13 +2,11 @@
 
     cluster = Cluster(folder).start()
     cluster.brokers                      # all of them, as a client wants it
-    cluster.node(2).kill(); cluster.node(2).resume(); cluster.wait_whole()
+    cluster.node(2).kill(); cluster.node(2).start(); cluster.wait_whole()
 """
-import base64
 import os
 import re
 import shutil
-import uuid
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -23,28 +21,19 @@ NODES = (1, 2, 3)
 
 # A dead broker is known to be dead after two seconds. CLIENTS is what everybody uses; a client that asks PROXIED is told the
 # addresses of whatever stands before the brokers. New partitions have three copies, of which two must have a record.
-PROPERTIES = """\
-process.roles=broker,controller
+PROPERTIES = kafka.ANY_BROKER + """\
 node.id={node}
 controller.quorum.voters={voters}
 listeners=CLIENTS://127.0.0.1:{port},PROXIED://127.0.0.1:{proxied},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=CLIENTS://127.0.0.1:{port},PROXIED://127.0.0.1:{before}
 listener.security.protocol.map=CLIENTS:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=CLIENTS
-log.dirs={folder}/log
-auto.create.topics.enable=false
 default.replication.factor=3
 min.insync.replicas=2
 offsets.topic.replication.factor=3
-offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=3
 transaction.state.log.min.isr=2
-transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=3
 share.coordinator.state.topic.min.isr=2
-group.initial.rebalance.delay.ms=0
-group.min.session.timeout.ms=1000
 broker.heartbeat.interval.ms=300
 broker.session.timeout.ms=2000
 controller.quorum.election.timeout.ms=500
@@ -56,8 +45,6 @@ num.network.threads=2
 num.io.threads=3
 background.threads=2
 num.recovery.threads.per.data.dir=1
-log.cleaner.dedupe.buffer.size=16777216
-log.cleaner.threads=1
 log.cleaner.backoff.ms=200
 """
 
@@ -71,9 +58,7 @@ class Node:
         self.port, self.proxied, self.controller, self.before = (free_port() for _ in range(4))
         self.config = os.path.join(self.folder, "server.properties")
         self.address = f"127.0.0.1:{self.port}"
-        self.child = Child(f"broker {number}", [kafka.find_program("java"), *JVM, "-cp", f"{jars}/*",
-                                                f"-Dlog4j2.configurationFile={kafka.HERE}/log4j2.properties", "kafka.Kafka", self.config],
-                           os.path.join(folder, f"broker-{number}.log"), env={"LOG_DIR": self.folder})
+        self.child = Child(f"broker {number}", kafka.java(jars, JVM, "kafka.Kafka", self.config), os.path.join(folder, f"broker-{number}.log"), env={"LOG_DIR": self.folder})
 
     def configure(self, voters, properties):
         os.makedirs(self.folder, exist_ok=True)
@@ -119,17 +104,14 @@ class Cluster(kafka.GivenKafka):
     def _format(self):
         """Formats the first node's folder with Kafka's own tool; the others' differ in two names only."""
         first = self.nodes[0]
-        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=").replace("-", "A", 1)
-        kafka.run([kafka.find_program("java"), *JVM, "-cp", f"{self.jars}/*", f"-Dlog4j2.configurationFile={kafka.HERE}/log4j2.properties",
-                   "kafka.tools.StorageTool", "format", "-t", identity, "-c", first.config])
+        kafka.run(kafka.java(self.jars, JVM, "kafka.tools.StorageTool", "format", "-t", kafka.fresh_id(), "-c", first.config))
         for node in self.nodes[1:]:
             shutil.copytree(f"{first.folder}/log", f"{node.folder}/log")
             path = f"{node.folder}/log/meta.properties"
             with open(path, encoding="ascii") as file:
                 text = file.read()
             text = re.sub(r"(?m)^node\.id=1$", f"node.id={node.number}", text)
-            own = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=").replace("-", "A", 1)
-            text = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={own}", text)
+            text = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={kafka.fresh_id()}", text)
             with open(path, "w", encoding="ascii") as file:
                 file.write(text)
 

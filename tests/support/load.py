@@ -11,6 +11,8 @@ import random
 import uuid
 
 from events import ENCODERS, topic_of
+from grants import Grants
+from waiting import eventually
 
 REMEMBERED = 3000        # grants and messages kept to be used again
 TTL_MS = (150, 400, 1000, 3000, 30000)
@@ -18,16 +20,17 @@ STEPS = ("calculated", "posted")
 
 
 class Load:
+    KIND = None              # of all kinds
+
     def __init__(self, place, seed, runs=150, items=400, workers=12, contracts=120, ttl_ms=TTL_MS):
         self.random = random.Random(seed)
         self.events = place.events()
-        self.grants_reader = place.reader("lease.grants")
+        self.grants = Grants(place, self.KIND, REMEMBERED)
         self.runs, self.items, self.contracts, self.ttl_ms = runs, items, contracts, ttl_ms
         self.workers = {f"worker-{number}": [0, 0] for number in range(workers)}     # credit_total, refresh
-        self.newest = {}                                            # (kind, lease) → grant
         self.older = collections.deque(maxlen=REMEMBERED)
         self.sent_before = collections.deque(maxlen=REMEMBERED)     # (topic, key, value, headers)
-        self.sent = self.learned = 0
+        self.sent = 0
         self.covering = collections.deque(maxlen=200)               # runs started with `more`
         self.actions = [(self.start, 16), (self.run_step, 30), (self.request, 16), (self.claim, 6), (self.item_step, 30),
                         (self.many_step, 4), (self.cover_or_begin, 4), (self.late_step, 5), (self.forged_step, 4), (self.send_again, 4),
@@ -35,21 +38,19 @@ class Load:
 
     # --- the loop ---
 
-    def learn(self):
-        """Reads new grants, as their holders would."""
-        self.grants_reader.poll(0.001)
-        for record in self.grants_reader.records[self.learned:]:
-            self.learned += 1
-            grant = record.value
-            lease = (grant["kind"], grant["lease"])
-            if lease in self.newest:
-                self.older.append(self.newest[lease])
-            self.newest[lease] = grant
+    @property
+    def newest(self):
+        return self.grants.newest
+
+    def learn(self, wait=0.001):
+        """Reads new grants, as their holders would. True if somebody holds something."""
+        self.older += self.grants.read(wait)
+        return bool(self.newest)
 
     def send(self, count):
         """Sends `count` messages. Before the second time somebody must hold something, or it would all be starts and requests."""
-        if self.sent and not self.newest:
-            self.grants_reader.wait_for(lambda _: True, limit=60, what="the first grant")
+        if self.sent:
+            eventually(lambda: self.newest or self.learn(0.05), 60, "the first grant", every=0)
         self.learn()
         actions, weights = zip(*self.actions)
         until = self.sent + count

@@ -7,13 +7,17 @@ class NotYet(AssertionError):
     """The condition did not come true within its limit."""
 
 
+def pause(seconds):
+    """Lets time pass where that is what is meant: between two faults, between two portions of a load. It waits for nothing."""
+    threading.Event().wait(seconds)
+
+
 def eventually(condition, limit=10.0, what="the condition", every=0.02):
     """Calls condition() until it returns something true, and returns that.
 
     An AssertionError inside the condition means 'not yet'; after `limit` seconds the last one is told.
     """
     deadline = time.monotonic() + limit
-    pause = threading.Event()
     last = None
     while True:
         try:
@@ -25,4 +29,4 @@ def eventually(condition, limit=10.0, what="the condition", every=0.02):
             last = error
         if time.monotonic() >= deadline:
             raise NotYet(f"{what} did not come true within {limit} s" + (f": {last}" if last else "")) from last
-        pause.wait(every)
+        pause(every)

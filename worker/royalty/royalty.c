@@ -56,6 +56,13 @@ static bool end_with(struct royalty *royalty, const char *what, const struct err
     return end(royalty, statuses[error->kind]);
 }
 
+/* Where a test asks for it; what follows the point has failed then. */
+static bool end_at_crash_point(struct royalty *royalty, const char *what, const char *point) {
+    struct error error;
+    error_set(&error, ERROR_RETRY, "crash_point", "%s", point);
+    return end_with(royalty, what, &error);
+}
+
 static bool end_with_library(struct royalty *royalty, const char *what, const struct lease_error *failure) {
     static const enum error_kind kinds[] = {[LEASE_ERROR_NONE] = ERROR_NONE, [LEASE_ERROR_RETRY] = ERROR_RETRY,
                                             [LEASE_ERROR_REJECT] = ERROR_REJECT, [LEASE_ERROR_FATAL] = ERROR_FATAL};
@@ -225,15 +232,16 @@ static bool write_lines(struct royalty *royalty, const char *type) {
             error_set(&error, ERROR_REJECT, "royalty_overflow", "the total is too large");
             return end_with(royalty, "total", &error);
         }
-    if ((CRASH_POINT("royalty.computed") && !error_set(&error, ERROR_RETRY, "crash_point", "royalty.computed")) ||
-        !royalty_store_write(royalty->store, &royalty->grant, type, lines, count, &verdict, &error))
+    if (CRASH_POINT("royalty.computed"))
+        return end_at_crash_point(royalty, "lines", "royalty.computed");
+    if (!royalty_store_write(royalty->store, &royalty->grant, type, lines, count, &verdict, &error))
         return end_with(royalty, "lines", &error);
     if (verdict != ROYALTY_DONE)
         return end_with_verdict(royalty, "lines", verdict);
     royalty->lines += (int64_t)count;
     tally_drop_complete(&royalty->tally);
-    if (CRASH_POINT("royalty.written") && !error_set(&error, ERROR_RETRY, "crash_point", "royalty.written"))
-        return end_with(royalty, "sales", &error);
+    if (CRASH_POINT("royalty.written"))
+        return end_at_crash_point(royalty, "sales", "royalty.written");
     return true;
 }
 
@@ -324,8 +332,8 @@ static bool close_it(struct royalty *royalty) {
         return false;
     if (!royalty_store_close(royalty->store, &royalty->grant, royalty->lines, royalty->total, &verdict, &error))
         return end_with(royalty, "close", &error);
-    if (CRASH_POINT("royalty.closed") && !error_set(&error, ERROR_RETRY, "crash_point", "royalty.closed"))
-        return end_with(royalty, "finish", &error);
+    if (CRASH_POINT("royalty.closed"))
+        return end_at_crash_point(royalty, "finish", "royalty.closed");
     return verdict == ROYALTY_DONE || end_with_verdict(royalty, "close", verdict);
 }
 
