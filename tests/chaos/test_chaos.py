@@ -112,7 +112,7 @@ def without_null_expiry(storm):
                "array_agg(CASE WHEN l.state = 'held' THEN coalesce(l.lease_until, '2000-01-01') ELSE l.lease_until END)")
 
 
-BATCH, REPLACED_MIN = 1000, 25      # faults come until so many were replaced, who then do harm; in five batches of items, that happens
+BATCH, REPLACED_MIN = 400, 25      # faults come until so many were replaced, who then do harm; in five batches of items, that happens
 
 WITHOUT = [(without_fence, {"I3"}), (without_token, {"I3"}), (without_gate, {"D5"}), (without_null_expiry, {"I8"})]
 
