@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A production-like load for as long as is asked for, under random faults; then everything heals, converges within 30 s, and is audited.
 
-    ./dev soak [--minutes N] [--seed S] [--json FILE]
+    ./dev soak [--minutes N] [--seed S] [--load FACTOR] [--json FILE]
 
 The load: settlement runs over guarded contracts, right and wrong commands, files that workers remove, messages that they deliver, edits by message
 and by SQL. The faults: those of tests/chaos, and coordinators that sleep, connections that are cut, a server that crashes. The first coordinator is never
@@ -263,13 +263,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=random.randrange(1, 10 ** 6))
+    parser.add_argument("--load", type=float, default=1, help="of the usual load, for instance 0.5")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="lease-soak-")
     os.chmod(folder, 0o711)
     try:
         figures = soak(os.environ["LEASE_TEST_BIN"], os.environ["LEASE_TEST_BROKERS"], folder, arguments.minutes * 60, arguments.seed,
-                       lambda text: print(time.strftime("%H:%M:%S"), text, flush=True))
+                       lambda text: print(time.strftime("%H:%M:%S"), text, flush=True),
+                       {what: rate * arguments.load for what, rate in RATES.items()})
     except NotYet as problem:
         print(f"soak: {problem}; the files are in {folder}", file=sys.stderr)
         return 1
