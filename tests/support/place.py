@@ -149,11 +149,12 @@ class Coordinator:
         values.update(settings)
         environment = place.environment(**values)
         environment["LEASE_CRASH_LOG"] = self.crash_log
-        self.is_sanitized = os.path.basename(place.build).endswith("asan")
+        valgrind = os.environ.get("LEASE_TEST_VALGRIND", "").split()
+        self.is_sanitized = os.path.basename(place.build).endswith("asan") or bool(valgrind)
         if self.is_sanitized:
             environment.setdefault("ASAN_OPTIONS", "abort_on_error=1:detect_leaks=1")
             environment.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
-        self.child = Child(f"coordinator {name}", [place.program("lease-coordinator")],
+        self.child = Child(f"coordinator {name}", [*valgrind, place.program("lease-coordinator")],
                            os.path.join(place.folder, f"{name}.log"), env=environment)
 
     def start(self, crash=None, wait=True, limit=30):
@@ -214,7 +215,7 @@ class Coordinator:
         """No sanitizer found anything; without sanitizers nothing is looked at."""
         if self.is_sanitized and os.path.exists(self.child.log):
             text = self.log_text()
-            found = re.search(r"(Sanitizer|runtime error):.*", text)
+            found = re.search(r"(?m)(Sanitizer|runtime error):.*|^==\d+== .*", text)
             assert not found, f"{self.child.name}: {found.group(0)}\n{text[found.start():found.start() + 4000]}"
 
     def log_text(self):
