@@ -5,6 +5,7 @@
 #include "common/json_text.h"
 #include "common/token.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -147,6 +148,16 @@ void messages_end_items(struct buf *data, unsigned ttl_ms) {
     buf_append_byte(data, '}');
 }
 
+/* A text for which there was no memory is not malformed: a grant that is taken for junk would be out of everybody's hands until it
+ * lapses. The parser cannot be given an allocator that ends the process, as the coordinator's is: here it belongs to the host as well. */
+static json_t *load(const char *text, size_t size, size_t flags) {
+    errno = 0;
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES | flags, NULL);
+    if (root == NULL && errno == ENOMEM)
+        memory_or_exit(NULL);
+    return root;
+}
+
 /* A payload shares its message with others' members: half of the depth and of the elements are left to those. */
 bool messages_is_payload(const char *text) {
     static const struct json_bounds bounds = {
@@ -155,7 +166,7 @@ bool messages_is_payload(const char *text) {
     struct json_check check;
     if (size > LEASE_PAYLOAD_MAX || !json_text_check(text, size, &bounds, &check))
         return false;
-    json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
+    json_t *value = load(text, size, JSON_DECODE_INT_AS_REAL);
     bool is_object = json_is_object(value);
     json_decref(value);
     return is_object;
@@ -192,7 +203,7 @@ void messages_free(struct messages_document *document) {
 static struct messages_document *parse(const struct message *record) {
     if (!record->value)
         return NULL;
-    json_t *root = json_loadb(record->value, record->value_size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = load(record->value, record->value_size, 0);
     if (!json_is_object(root)) {
         json_decref(root);
         return NULL;

@@ -3,6 +3,8 @@
 #include "common/record.h"
 #include "worker/messages.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -333,6 +337,41 @@ static void test_messages__refuses_what_is_no_grant(void **state) {
     assert_false(messages_read_grant(&none, &read));
 }
 
+static int allocations_left;
+
+static void *allocate_so_often(size_t size) {
+    if (allocations_left-- > 0)
+        return malloc(size);
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* In a process of its own: it may end there. */
+static int read_with_allocations(const struct message *message, int allocations) {
+    pid_t child = fork();
+    if (child == 0) {
+        struct messages_grant read;
+        allocations_left = allocations;
+        json_set_alloc_funcs(allocate_so_often, free);
+        _exit(messages_read_grant(message, &read) ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void test_messages__takes_no_grant_for_junk_because_memory_is_short(void **state) {
+    (void)state;
+    static const char text[] = "{\"kind\":\"c\",\"lease\":\"l\",\"holder\":\"h\",\"fence\":1,\"claim_id\":\"" CLAIM_ID "\",\"token\":\"" TOKEN "\"}";
+    const struct message message = {.value = text, .value_size = sizeof text - 1};
+    int allocations = 0, status;
+    while ((status = read_with_allocations(&message, allocations)) == 70)
+        allocations++;
+    assert_int_equal(status, 0);
+    assert_true(allocations > 10);
+}
+
 static void test_messages__reads_who_is_in_the_way(void **state) {
     (void)state;
     struct record record;
@@ -423,6 +462,7 @@ int main(void) {
         cmocka_unit_test(test_messages__cleans_reasons),
         cmocka_unit_test(test_messages__reads_grants),
         cmocka_unit_test(test_messages__refuses_what_is_no_grant),
+        cmocka_unit_test(test_messages__takes_no_grant_for_junk_because_memory_is_short),
         cmocka_unit_test(test_messages__reads_who_is_in_the_way),
         cmocka_unit_test(test_messages__reads_answers_about_many),
         cmocka_unit_test(test_messages__finds_the_first_answer_in_a_duplicate),
