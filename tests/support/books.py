@@ -116,7 +116,7 @@ def collect(place, samples=(), unfenced=(), texts=None):
     history.texts = dict(texts or {})
     history.journal = read_journal(place)
     last = history.journal[-1]["number"] if history.journal else 0
-    eventually(lambda: place.database.value("SELECT published FROM lease.relay_status") >= last, 30,
+    eventually(lambda: place.database.value("SELECT published FROM lease.relay_status") >= last, 60,
                f"the journal is published up to number {last}")
     for topic in INPUTS:
         for record in read_topic(place.kafka.brokers, place.prefix, topic):

@@ -68,7 +68,7 @@ class Crew:
         coordinator.child.signal(coordinator.child.stop_signal)
         self.leaving.append(coordinator)
 
-    def end_stops(self, limit=30):
+    def end_stops(self, limit=60):
         for coordinator in self.leaving:
             eventually(lambda c=coordinator: not c.child.is_running(), limit, f"{coordinator.name} ends")
             assert coordinator.child.returncode() == 0, f"{coordinator.name}:\n{coordinator.child.log_tail()}"

@@ -50,7 +50,7 @@ class Events:
         self.prefix = prefix
         self.producer = Producer({"bootstrap.servers": brokers, "enable.idempotence": True, "linger.ms": 2,
                                   "queue.buffering.max.messages": 1000000, "log_level": 3})
-        self.producer.list_topics(timeout=10)      # connects now: its first record would wait half a second for its producer id
+        self.producer.list_topics(timeout=30)      # connects now: its first record would wait half a second for its producer id
         self.failed = []
 
     def send_raw(self, topic, key, value, headers=None, partition=-1, then=None):

@@ -78,7 +78,7 @@ def small_topics(place, partitions=3, copies=1):
     admin = place.kafka.admin()
     names = [place.prefix + topic for topic in TOPICS]
     for future in admin.create_topics([NewTopic(name, partitions, copies) for name in names]).values():
-        future.result(20)
+        future.result(60)
 
     def answer():
         try:
@@ -86,5 +86,5 @@ def small_topics(place, partitions=3, copies=1):
         except KafkaException:      # the metadata names a leader a moment before the leader knows
             return False
 
-    eventually(answer, 20, "every new partition answers")
+    eventually(answer, 60, "every new partition answers")
     return place

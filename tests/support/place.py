@@ -157,7 +157,7 @@ class Coordinator:
         self.child = Child(f"coordinator {name}", [*valgrind, place.program("lease-coordinator")],
                            os.path.join(place.folder, f"{name}.log"), env=environment)
 
-    def start(self, crash=None, wait=True, limit=30):
+    def start(self, crash=None, wait=True, limit=60):
         """Starts it; `crash` is a LEASE_CRASH text. Waits until it is ready, unless told otherwise."""
         self.child.env.pop("LEASE_CRASH", None)
         if crash:
@@ -181,7 +181,7 @@ class Coordinator:
         self.child.must_run()
         return self.get("/readyz")[0] == 200
 
-    def wait_ready(self, limit=30):
+    def wait_ready(self, limit=60):
         eventually(self.is_ready, limit, f"{self.child.name} is ready")
 
     def metric(self, name):
@@ -201,7 +201,7 @@ class Coordinator:
     def kill(self):
         self.child.kill()
 
-    def stop(self, limit=20):
+    def stop(self, limit=40):
         """SIGTERM; True if it ended by itself in time with exit code 0."""
         return self.child.stop(limit) and self.child.returncode() == 0
 

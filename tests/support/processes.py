@@ -65,7 +65,7 @@ class Child:
         if self.is_running():
             self.process.send_signal(number)
 
-    def wait(self, limit=30):
+    def wait(self, limit=60):
         return self.process.wait(limit)
 
     def kill(self):
@@ -73,9 +73,9 @@ class Child:
         if self.process is None:
             return
         self.signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
-    def stop(self, limit=20):
+    def stop(self, limit=40):
         """Asks it to stop, insists after `limit` seconds. True if asking was enough."""
         if not self.is_running():
             return True
@@ -151,6 +151,15 @@ def descendants(pid):
     return found
 
 
+def is_alive(pid):
+    """Neither gone nor a zombie that somebody has yet to look after."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
 def command_line(pid):
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as words:
@@ -175,7 +184,7 @@ def end_descendants(limit=3.0):
         _reap()
         return not descendants(os.getpid())
 
-    eventually(none_left, 2 * limit, "every process below us has ended", every=0.05)
+    eventually(none_left, 10 * limit, "every process below us has ended", every=0.05)
     return left
 
 

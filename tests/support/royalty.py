@@ -111,7 +111,7 @@ class LeaseRoyalty:
         with open(self.child.log, encoding="utf-8", errors="replace") as log:
             return log.read()
 
-    def says(self, text, limit=20):
+    def says(self, text, limit=60):
         eventually(lambda: text in self.log(), limit, f"{self.name} says '{text}': {self.log()[-1000:]}")
 
     def is_suspended(self):
@@ -119,7 +119,7 @@ class LeaseRoyalty:
         with open(f"/proc/{self.child.pid}/stat", encoding="ascii") as stat:
             return stat.read().rpartition(")")[2].split()[0] == "T"
 
-    def stopped_at(self, point, limit=40):
+    def stopped_at(self, point, limit=60):
         """Waits until it stands still, by that point."""
         eventually(self.is_suspended, limit, f"{self.name} stops at {point}", every=0.01)
         with open(self.crash_log, encoding="ascii") as log:

@@ -26,9 +26,9 @@ def ends_of(brokers, topics):
     for the watermarks of each partition, it would answer as often as there are partitions."""
     asker = _asker(brokers)
     asked = [TopicPartition(topic, partition, LATEST) for topic in topics
-             for partition in asker.list_topics(topic, timeout=10).topics[topic].partitions]
+             for partition in asker.list_topics(topic, timeout=30).topics[topic].partitions]
     found = {}
-    for place in asker.offsets_for_times(asked, timeout=10):
+    for place in asker.offsets_for_times(asked, timeout=30):
         if place.error is not None:
             raise KafkaException(place.error)
         found[place.topic, place.partition] = place.offset
@@ -110,7 +110,7 @@ class Reader:
                                   "enable.partition.eof": False, "auto.offset.reset": "error",
                                   "fetch.wait.max.ms": 100, "check.crcs": True, "log_level": 3})
         name = prefix + topic
-        described = self.consumer.list_topics(name, timeout=10).topics[name]
+        described = self.consumer.list_topics(name, timeout=30).topics[name]
         assert described.error is None, f"topic {name}: {described.error}"
         self.partitions = sorted(described.partitions)
         self.consumer.assign([TopicPartition(name, number, 0) for number in self.partitions])
@@ -140,11 +140,14 @@ class Reader:
     def ends(self):
         """Partition → the offset after its last record."""
         name = self.prefix + self.topic
-        return {partition: end for (_, partition), end in ends_of(self.brokers, [name]).items()}
+        try:
+            return {partition: end for (_, partition), end in ends_of(self.brokers, [name]).items()}
+        except KafkaException as error:      # a leader that has just moved
+            raise AssertionError(str(error)) from error
 
     def read_all(self, limit=60):
         """Reads up to where the topic ends now. Offsets are not dense (transactions), so positions are compared."""
-        ends = self.ends()
+        ends = eventually(self.ends, limit, f"the ends of {self.topic} are told")
         name = self.prefix + self.topic
 
         def is_there():
@@ -163,7 +166,7 @@ class Reader:
     def find(self, condition):
         return [record for record in self.records if condition(record)]
 
-    def wait_for(self, condition, limit=15.0, what=None):
+    def wait_for(self, condition, limit=60.0, what=None):
         """The first record for which the condition holds, now or within the limit."""
         seen = 0
 

@@ -12,7 +12,7 @@ def pause(seconds):
     threading.Event().wait(seconds)
 
 
-def eventually(condition, limit=10.0, what="the condition", every=0.02):
+def eventually(condition, limit=30.0, what="the condition", every=0.02):
     """Calls condition() until it returns something true, and returns that.
 
     An AssertionError inside the condition means 'not yet'; after `limit` seconds the last one is told.

@@ -33,7 +33,7 @@ class LeaseWorker:
         self.log_start = os.path.getsize(self.child.log) if os.path.exists(self.child.log) else 0
         self.child.start()
         if wait:
-            eventually(lambda: self.child.must_run() or "event=started" in self.log(), 30, f"{self.name} has started")
+            eventually(lambda: self.child.must_run() or "event=started" in self.log(), 60, f"{self.name} has started")
         return self
 
     def log(self):
