@@ -30,12 +30,16 @@ def refused(coordinator):
 def freeze_and_wake(crew, first, second, point, passage):
     """Stops `second` at the point, waits until `first` has all partitions, wakes it; returns how many claims were refused."""
     seen = len(second.crashes())
-    second.start(crash=f"{point}:{passage}:stop")
+
+    def has_stopped():
+        return len(second.crashes()) > seen and is_stopped(second)
+
+    second.start(crash=f"{point}:{passage}:stop", wait=False)      # with a backlog it may stop before anybody has seen it ready
     third = None
-    if point == "revoke.enter":       # somebody must come for partitions to be revoked, once it has its half
-        crew.send_until(lambda: second.metric("lease_partitions_assigned") == HALF, what=f"{second.name} has its half")
-        third = crew.coordinator().start(wait=False)
-    crew.send_until(lambda: len(second.crashes()) > seen and is_stopped(second), what=f"{second.name} stops at {point}")
+    if point == "revoke.enter":       # somebody must come for partitions to be revoked, once it has its half; or it loses its session
+        crew.send_until(lambda: has_stopped() or second.metric("lease_partitions_assigned") == HALF, what=f"{second.name} has its half")
+        third = None if has_stopped() else crew.coordinator().start()
+    crew.send_until(has_stopped, what=f"{second.name} stops at {point}")
     if third:
         crew.begin_stop(third)
     crew.send_until(lambda: owns_all(first), what=f"{first.name} gets the partitions of the stopped one")
@@ -65,7 +69,7 @@ def test_F12_F13_partitions_move_and_a_stopped_coordinator_comes_back__the_books
         move(argument) if move == crew.begin_stop else move(wait=argument)
         crew.send(share // 4)
         crew.end_stops()
-    eventually(lambda: owns_all(first), 30, "the first one has all partitions")
+    eventually(lambda: owns_all(first), 60, "the first one has all partitions")
     taken = place.database.value("SELECT sum(epoch) FROM lease.partitions")
     refusals = [(point, int(freeze_and_wake(crew, first, second, point, passage))) for point, passage in STOPS]
     crew.send(max(0, COMMANDS - crew.load.sent))
@@ -90,19 +94,19 @@ def test_F15_a_stopped_coordinator_holds_nobody_up_for_longer_than_a_transaction
     idle_in_transaction_session_timeout all others would wait for ever. Its other lanes may stand in line for that lock, get it when
     the first is cut off, and stand idle in turn: all of that together must be over before the group's session is."""
     crew = Crew(place)
-    session_ms = 4000
+    session_ms = 8000      # so long that a machine which stands still for a moment does not make the difference
     first = crew.coordinator(session_timeout_ms=session_ms).start()
     second = crew.coordinator(session_timeout_ms=session_ms).start(crash="tx.applied:1:stop")
-    eventually(lambda: first.metric("lease_partitions_assigned") == HALF, 30, "each has its half")
+    eventually(lambda: first.metric("lease_partitions_assigned") == HALF, 60, "each has its half")
     send_everywhere(crew, "a")
-    eventually(lambda: is_stopped(second), 30, "the second one is stopped inside its transaction")
+    eventually(lambda: is_stopped(second), 60, "the second one is stopped inside its transaction")
     stopped_at = os.stat(second.crash_log).st_mtime
     before = place.database.value("SELECT journal_number FROM lease.relay_status")
     holder = place.database.query("SELECT a.state FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory'"
                                   " AND l.granted AND l.objid = 1 AND l.classid = 1279611205 AND a.datname = current_database()")
     is_held = ("idle in transaction",) in holder
     send_everywhere(crew, "b")
-    eventually(lambda: place.database.value("SELECT journal_number FROM lease.relay_status") > before, 20,
+    eventually(lambda: place.database.value("SELECT journal_number FROM lease.relay_status") > before, 60,
                "somebody decides again")
     waited = time.time() - stopped_at
     assert is_stopped(second)
@@ -140,7 +144,7 @@ def test_F12_the_offsets_of_the_group_decide_nothing(place):
         assert group_offsets(place, ends) == ends
         return True
 
-    eventually(is_told, 20, "the group is told where we are, whatever stood there")
+    eventually(is_told, 60, "the group is told where we are, whatever stood there")
 
 
 def group_offsets(place, partitions):
@@ -166,7 +170,7 @@ def test_F20_a_zombie_that_takes_a_partition_costs_a_session_timeout_and_no_answ
     now = place.database.query("SELECT epoch, owner FROM lease.partitions WHERE partition = %s AND topic = %s",
                                (partition, f"{place.prefix}settlement.events"))
     print(f"answered after {waited:.2f} s; the epoch went from {epoch} to {now[0][0]}")
-    assert refused(stage.coordinator) == 1 and "claim refused, partition paused" in stage.coordinator.log_text()
+    assert refused(stage.coordinator) >= 1 and "claim refused, partition paused" in stage.coordinator.log_text()
     assert now[0][0] > epoch + 1 and now[0][1].endswith("c1")
     assert 2.0 <= waited
     assert crew.balance()["outcomes"] == {"granted": 1, "held": 1}
@@ -178,7 +182,7 @@ def test_F23_two_coordinators_with_one_instance_name_do_not_mistake_each_other(p
     first, second = (crew.coordinator(instance="same") for _ in range(2))
     first.start()
     second.start()
-    eventually(lambda: first.metric("lease_partitions_assigned") == second.metric("lease_partitions_assigned") == HALF, 30,
+    eventually(lambda: first.metric("lease_partitions_assigned") == second.metric("lease_partitions_assigned") == HALF, 60,
                "each has its half")
     crew.send(1500)
     crew.kill(second)
