@@ -76,7 +76,7 @@ class Client:
 
     def grant(self, answer):
         """The grant with its token, as its holder reads it."""
-        return self.grants.wait_for(lambda record: record.value["number"] == answer["number"], 30, "the grant").value
+        return self.grants.wait_for(lambda record: record.value["number"] == answer["number"], 60, "the grant").value
 
     # --- both ---
 
@@ -126,7 +126,7 @@ def marks_above(place, number):
                         and (witnesses or {}).get(f"~mark/{place.prefix}{topic}/{partition}", {"number": number})["number"] < number]
         assert not missing, f"no mark as high as {number} in {missing}"
         return witnesses
-    return eventually(are_there, 30, "marks everywhere", every=0.2)
+    return eventually(are_there, 60, "marks everywhere", every=0.2)
 
 
 def jumps(place):

@@ -82,7 +82,7 @@ class Connection:
         if before:
             self.is_swallowing.set()
             self.server.sendall(before)
-            assert self.has_swallowed.wait(20)
+            assert self.has_swallowed.wait(60)
         return chunk
 
     def _swallow(self, chunk):
@@ -124,10 +124,11 @@ class Proxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(self.target, 5)
+                server = socket.create_connection(self.target, 30)
             except OSError:
                 client.close()
                 continue
+            server.settimeout(None)      # that was for the connecting: a connection may be silent for as long as it likes
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self.lock:

@@ -14,7 +14,7 @@ import psycopg2
 
 from harness import Database, GivenPostgres, Postgres, eventually, run
 from postgres import ACCOUNT, rows_of
-from processes import descendants, is_root
+from processes import descendants, is_alive, is_root
 
 # A follower that lost its server asks again this soon; by default it would be five seconds.
 FOLLOWING = {"wal_retrieve_retry_interval": "100ms", "wal_receiver_status_interval": "1s"}
@@ -92,7 +92,7 @@ class Server(Postgres):
 
     # --- following ---
 
-    def has_followed(self, server, limit=30):
+    def has_followed(self, server, limit=60):
         """Waits until this one has replayed all that `server` has written so far."""
         upto = server.query("SELECT pg_current_wal_lsn()::text")[0][0]
         eventually(lambda: self.query("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (upto,))[0][0], limit,
@@ -107,7 +107,7 @@ class Server(Postgres):
 
     def hold_back(self, name):
         """From now on the follower gets nothing; resume() with the returned process id lets it go on."""
-        sender = eventually(lambda: self.sender_of(name), 20, f"{name} follows")
+        sender = eventually(lambda: self.sender_of(name), 60, f"{name} follows")
         os.kill(sender, signal.SIGSTOP)
         return sender
 
@@ -136,7 +136,9 @@ class Server(Postgres):
         processes = self.processes()
         signal_all(processes, signal.SIGKILL)
         if processes:
-            self.child.wait(30)
+            self.child.wait()
+            # A process that has yet to die is still at the shared memory, and a server that is started meanwhile refuses that.
+            eventually(lambda: not any(is_alive(pid) for pid in processes), 60, "all of it is gone")
             pid_file = os.path.join(self.data, "postmaster.pid")
             if os.path.exists(pid_file):
                 os.unlink(pid_file)
@@ -147,10 +149,10 @@ class Server(Postgres):
         """Commits wait for these followers from now on ('' ends that)."""
         self.query(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
         self.query("SELECT pg_reload_conf()")
-        eventually(lambda: self.query("SHOW synchronous_standby_names")[0][0] == names, 10, "the setting counts")
+        eventually(lambda: self.query("SHOW synchronous_standby_names")[0][0] == names, what="the setting counts")
         if names:
             eventually(lambda: self.query("SELECT count(*) > 0 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')")[0][0],
-                       20, "somebody is synchronous")
+                       60, "somebody is synchronous")
 
     def waiting_for_follower(self, application):
         """The process id of a connection whose commit waits for a synchronous follower."""
@@ -181,7 +183,7 @@ class Servers(GivenPostgres):
         self.logins = []
         self._conninfo = members[0].account(host=",".join("127.0.0.1" for _ in members),
                                             port=",".join(str(member.port) for member in members),
-                                            target_session_attrs="read-write", connect_timeout="2")
+                                            target_session_attrs="read-write", connect_timeout="10")
 
     def create_database(self, prefix="lease", template=None):
         made = super().create_database(prefix, template)

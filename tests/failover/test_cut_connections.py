@@ -64,11 +64,15 @@ class Line:
         assert {answer["outcome"] for answer in answers} == {"granted"}, answers
 
     def size_of_exchange(self):
-        """Bytes of a batch to the server and back, on a connection that has prepared its statements."""
+        """Bytes of a batch to the server and back, on a connection that has prepared its statements. What was sent together may arrive apart, and
+        is two batches then: more bytes."""
         self.exchange()
-        before = self.proxy.passed(LANE)
-        self.exchange()
-        return [now - then for now, then in zip(self.proxy.passed(LANE), before)]
+        sizes = []
+        for _ in range(5):
+            before = self.proxy.passed(LANE)
+            self.exchange()
+            sizes.append([now - then for now, then in zip(self.proxy.passed(LANE), before)])
+        return min(sizes)
 
     def times_in_doubt(self):
         return self.coordinator.log_text().count("code=db_commit_in_doubt")
@@ -77,7 +81,7 @@ class Line:
         return self.coordinator.log_text().count(STANDS)
 
     def balance(self):
-        eventually(self.place.is_idle, 30, "everything is consumed and published")
+        eventually(self.place.is_idle, 60, "everything is consumed and published")
         assert self.coordinator.stop()
         figures = books.balance(books.collect(self.place, texts={"log": self.coordinator.log_text()}))
         assert figures["outcomes"] == {"granted": self.sent}, figures
@@ -133,7 +137,10 @@ def test_F5_any_other_connection_cut_anywhere_loses_and_doubles_nothing(line, se
 
     for name in (relay, reaper) * 6:
         one = cut(name, 400)
-        line.exchange()
+        for _ in range(20):      # exchanges, until so many bytes have passed
+            line.exchange()
+            if one.is_done:
+                break
         done[name] += one.is_done
     for _ in range(4):
         assert line.coordinator.stop()

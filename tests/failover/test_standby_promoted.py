@@ -68,7 +68,7 @@ def test_F1_a_standby_without_the_last_grants_jumps_and_decides_again_what_was_l
     assert client.say(kept, "renew", ttl_ms=600000)["outcome"] == "renewed"
     next_fence_is_above(client, before)
     fences_rise(client)
-    eventually(place.is_idle, 30, "everything is consumed")
+    eventually(place.is_idle, 60, "everything is consumed")
     assert all(place.consumed()[partition] >= offset for partition, offset in consumed.items())
     # One answer on each side of the failover for what was lost, one in all for the rest.
     assert {len(client.all_answers(message_id)) for message_id in lost} == {2}
@@ -96,7 +96,7 @@ def test_F1_what_was_lost_and_is_not_decided_again_does_not_stay_in_the_state_to
         states.read_all()
         return [record.value for record in states.find(lambda record: record.key == f"settlement/{lease}".encode())][-1]
 
-    eventually(lambda: states.read_all() and states.find(lambda record: record.key == b"settlement/lost"), 20, "it is published")
+    eventually(lambda: states.read_all() and states.find(lambda record: record.key == b"settlement/lost"), 60, "it is published")
     assert (last_word("lost")["state"], last_word("lost")["fence"]) == ("held", lost.fence)
     fail_over(primary, standby, place, "lost")
     eventually(lambda: last_word("lost")["state"] == "absent", 60, "the state topic says that nobody has it")
@@ -138,6 +138,6 @@ def test_F30_the_second_of_two_failovers_in_a_row_jumps_above_the_first(world):
     (_, _, second_floor, _, _), = jumps(place)      # the first jump is lost as well
     assert second_floor >= first_floor + JUMP and second_floor >= after_first.fence + JUMP
     fences_rise(client)
-    eventually(place.is_idle, 30, "everything is consumed")
+    eventually(place.is_idle, 60, "everything is consumed")
     coordinator.wait_ready()
     assert coordinator.stop()

@@ -35,7 +35,7 @@ class Pair:
 
     def is_unpublished(self, message_id):
         """The relay has read the decision, and waits for the standby instead of publishing."""
-        eventually(lambda: self.is_waiting(RELAY), 30, "the relay waits for the standby")
+        eventually(lambda: self.is_waiting(RELAY), 60, "the relay waits for the standby")
         assert self.client.all_answers(message_id) == []
 
     def is_published_once(self, message_id):
@@ -43,7 +43,7 @@ class Pair:
         assert len(self.client.all_answers(message_id)) == 1
 
     def balance(self):
-        eventually(self.place.is_idle, 30, "everything is consumed and published")
+        eventually(self.place.is_idle, 60, "everything is consumed and published")
         assert self.coordinator.stop()
         books.balance(books.collect(self.place))
 
@@ -58,11 +58,11 @@ def test_F3_a_commit_whose_wait_is_cancelled_is_in_doubt_and_the_offset_tells_th
     sender = pair.primary.hold_back("standby")
     message_id = pair.client.send_start("cancelled")
     pair.client.events.flush()
-    backend = eventually(lambda: pair.is_waiting(LANE), 20, "the lane's commit waits for the standby")
+    backend = eventually(lambda: pair.is_waiting(LANE), 60, "the lane's commit waits for the standby")
     assert not pair.is_decided("cancelled"), "nobody sees it yet"
     pair.place.database.query("SELECT pg_cancel_backend(%s)", (backend,))
-    eventually(lambda: "db_commit_in_doubt" in pair.coordinator.log_text(), 20, "the commit is in doubt")
-    eventually(lambda: STANDS in pair.coordinator.log_text(), 20, "the offset tells")
+    eventually(lambda: "db_commit_in_doubt" in pair.coordinator.log_text(), 60, "the commit is in doubt")
+    eventually(lambda: STANDS in pair.coordinator.log_text(), 60, "the offset tells")
     assert pair.is_decided("cancelled")
     pair.is_unpublished(message_id)      # F6
     pair.primary.resume(sender)
@@ -83,9 +83,9 @@ def test_F3_a_commit_whose_wait_was_cancelled_and_that_a_failover_took_back_is_d
     primary.hold_back("standby")
     message_id = client.send_start("cancelled")
     client.events.flush()
-    backend = eventually(lambda: primary.waiting_for_follower(LANE), 20, "the lane's commit waits for the standby")
+    backend = eventually(lambda: primary.waiting_for_follower(LANE), 60, "the lane's commit waits for the standby")
     place.database.query("SELECT pg_cancel_backend(%s)", (backend,))
-    eventually(lambda: STANDS in coordinator.log_text(), 20, "the offset tells")
+    eventually(lambda: STANDS in coordinator.log_text(), 60, "the offset tells")
     first, = place.database.query("SELECT fence, claim_id::text FROM lease.leases WHERE lease = 'cancelled'")
     primary.kill()
     standby.promote()
@@ -100,7 +100,7 @@ def test_F6_what_a_crashed_primary_shows_before_the_standby_has_it_is_not_publis
     pair.standby.freeze()
     message_id = pair.client.send_start("crashed")
     pair.client.events.flush()
-    eventually(lambda: pair.is_waiting(LANE), 20, "the lane's commit waits for the standby")
+    eventually(lambda: pair.is_waiting(LANE), 60, "the lane's commit waits for the standby")
     assert not pair.is_decided("crashed")
     pair.primary.kill()
     pair.primary.start()

@@ -34,7 +34,7 @@ def is_refused(coordinator, code, *words):
 def configure(server, setting, value):
     server.query(f"ALTER SYSTEM SET {setting} = {value}")
     server.query("SELECT pg_reload_conf()")
-    eventually(lambda: server.query(f"SHOW {setting}")[0][0] == value, 10, f"{setting} is {value}")
+    eventually(lambda: server.query(f"SHOW {setting}")[0][0] == value, 60, f"{setting} is {value}")
 
 
 @pytest.mark.parametrize("setting", ["fsync", "synchronous_commit", "full_page_writes"])
@@ -91,8 +91,8 @@ def test_a_server_that_is_read_only_for_a_while_is_waited_for_by_who_was_admitte
     server.query(f'ALTER DATABASE "{place.database.name}" SET default_transaction_read_only = on')
     try:
         server.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (place.database.name,))
-        eventually(lambda: coordinator.get("/readyz")[0] == 503, 20, "it is not ready")
-        eventually(lambda: "code=LE008" in coordinator.log_text(), 20, "it says why")
+        eventually(lambda: coordinator.get("/readyz")[0] == 503, 60, "it is not ready")
+        eventually(lambda: "code=LE008" in coordinator.log_text(), 60, "it says why")
         assert coordinator.child.is_running()
     finally:
         server.query(f'ALTER DATABASE "{place.database.name}" RESET default_transaction_read_only')
