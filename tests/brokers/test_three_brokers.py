@@ -7,6 +7,8 @@ was in flight; a group whose own broker is gone gives partitions to two members;
 import json
 import time
 
+from confluent_kafka import KafkaException
+
 from audit import Books
 from crew import Crew
 from waiting import eventually
@@ -18,11 +20,31 @@ def rotated(one, by):
     return one.replicas[by % NODES:] + one.replicas[:by % NODES]
 
 
+def told(ask):
+    """What the cluster says to ask(), as soon as it says something: a broker that stood still for a moment has to be found again first."""
+    def answer():
+        try:
+            return [ask()]
+        except (KafkaException, OSError) as error:
+            raise AssertionError(str(error)) from error
+
+    return eventually(answer, 60, "the cluster answers", every=0.1)[0]
+
+
 def move_leaders(cluster, prefix):
     """Every partition gets another preferred leader, which then leads. Returns how many leaders moved."""
-    places = cluster.partitions(prefix)
-    cluster.reassign({place: rotated(one, 1) for place, one in places.items()})
-    return cluster.elect_preferred(places)
+    places = told(lambda: cluster.partitions(prefix))
+    wanted = {place: rotated(one, 1) for place, one in places.items()}
+    told(lambda: cluster.reassign(wanted))
+
+    def lead():
+        cluster.elect_preferred(wanted)
+        leaders = cluster.leaders(prefix)
+        behind = [place for place, copies in wanted.items() if leaders[place] != copies[0]]
+        assert not behind, f"{behind[0]} is led by {leaders[behind[0]]}"
+
+    told(lead)
+    return sum(one.leader != wanted[place][0] for place, one in places.items())
 
 
 def test_each_broker_is_killed_in_turn_and_leaders_move__the_books_balance(cluster, wide_place):
@@ -34,10 +56,10 @@ def test_each_broker_is_killed_in_turn_and_leaders_move__the_books_balance(clust
     for node in cluster.nodes:
         moved.append(move_leaders(cluster, place.prefix))
         crew.send(300)
-        led = sum(leader == node.number for leader in cluster.leaders(place.prefix).values())
+        led = sum(leader == node.number for leader in told(lambda: cluster.leaders(place.prefix)).values())
         begun = time.monotonic()
         node.kill()
-        crew.send_until(lambda n=node: n.number not in cluster.leaders().values(), what=f"nobody is led by {node.child.name}")
+        crew.send_until(lambda n=node: n.number not in told(cluster.leaders).values(), what=f"nobody is led by {node.child.name}")
         crew.send(300)
         waited.append((led, round(time.monotonic() - begun, 1)))
         node.start()

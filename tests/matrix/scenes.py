@@ -36,8 +36,9 @@ WORKER_TTL_MS = 1500
 DELIVERY_TTL_MS = 3000           # the least
 ROUNDS = 4
 COMMANDS = 50                    # of a round
-HIT_S = 30                       # a point that is not passed until then is not reached
-HEAL_S = 30                      # everything is consumed, published and ready again
+HIT_S = 90                       # a point that is not passed until then is not reached
+HEAL_S = 60                      # everything is consumed, published and ready again
+TRIES = 4                        # of a run that loses its lease while the machine stands still
 ROLE_POINTS = ("relay.", "role.")
 RELAY_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lease-relay'"
 ALL_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -118,7 +119,7 @@ class Scene:
 
     def assert_books(self, *words):
         self.books = self.books or Books(self.place)
-        found = self.books.audit("--wait", "20", *words)
+        found = self.books.audit("--wait", "60", *words)
         must(found.report is not None, f"the audit could not look: {found}")
         must(found.code == 0 and not found.broken, f"the audit says: {found.broken or found}")
         for invariant in ("I1", "I2", "I3", "I4", "I5", "I6"):
@@ -161,6 +162,11 @@ class Intake(Scene):
             code = one.child.returncode()
             must(code in (None, 0) or one in self.killed or self.has_come(), f"{one.name} ended by itself with {code}: {one.child.log_tail(20)}")
 
+    def is_up(self):
+        """The first one is ready; or it has ended by itself, which is told when time is up."""
+        self.must_live()
+        return self.first.get("/readyz")[0] == 200
+
     def send(self, count=COMMANDS):
         """A round of load, worked off; or until the fault comes."""
         self.load.send(count)
@@ -188,6 +194,8 @@ class Intake(Scene):
     def end(self):
         """All end in order. What is done meanwhile may be left unpublished: the next ones do that."""
         for one in self.place.coordinators:
+            # One that was started just now has to know first what a signal means.
+            eventually(lambda one=one: not one.child.is_running() or one.get("/livez")[0], HEAL_S, f"{one.name} answers")
             must(not one.child.is_running() or one.stop(), f"{one.name} did not end in order ({one.child.returncode()}): {one.child.log_tail(20)}")
 
     def cell(self, point, fault, nth):
@@ -196,7 +204,7 @@ class Intake(Scene):
         crash = self.arm(self.first, point, fault, nth)
         self.first.start(crash=crash, wait=False)
         deadline = time.monotonic() + HIT_S
-        self.wait(self.first.is_ready, "it is ready")
+        self.wait(self.is_up, "it is ready")
         rounds = 0
         while not self.has_come():
             must(time.monotonic() < deadline, f"{point} was not reached within {HIT_S} s, in {rounds} rounds ({len(self.hits())} passages)")
@@ -509,8 +517,8 @@ class Settlement(Scene):
             run.kill()
         super().close()
 
-    def run(self, name, who):
-        run = LeaseRoyalty(self.place, self.royalty, name, name=who, contracts=f"track-contract/{name}", chunk_sales=self.CHUNK, ttl_ms=WORKER_TTL_MS)
+    def run(self, name, who, ttl_ms=30000):
+        run = LeaseRoyalty(self.place, self.royalty, name, name=who, contracts=f"track-contract/{name}", chunk_sales=self.CHUNK, ttl_ms=ttl_ms)
         self.runs.append(run)
         return run
 
@@ -531,13 +539,21 @@ class Settlement(Scene):
     def is_free(self, name):
         return self.place.database.value("SELECT condition FROM lease.leases WHERE lease = %s", (name,)) in ("lapsed", "free", "finished")
 
-    def cell(self, point, fault, nth):
-        name = f"{point}-{fault}-{nth}-{len(self.runs)}".replace(".", "-")
-        self.royalty.story(name)
-        first = self.run(name, "first")
-        first.start(crash=self.arm(first, point, fault, nth))
-        eventually(lambda: self.has_come() or not first.child.is_running(), HIT_S, f"{point} is reached")
+    def hit(self, point, fault, nth):
+        """A run that the fault has come to, and the settlement's name. Its lease is short, so that the other one comes soon; it may lapse on the way."""
+        for _ in range(TRIES):
+            name = f"{point}-{fault}-{nth}-{len(self.runs)}".replace(".", "-")
+            self.royalty.story(name)
+            first = self.run(name, "first", WORKER_TTL_MS)
+            first.start(crash=self.arm(first, point, fault, nth))
+            eventually(lambda run=first: self.has_come() or not run.child.is_running(), HIT_S, f"{point} is reached")
+            if self.hits() or first.child.returncode() == 0:
+                break
         self.assert_came(point)
+        return name, first
+
+    def cell(self, point, fault, nth):
+        name, first = self.hit(point, fault, nth)
         if fault == "error":
             status, _ = first.wait()
             must(status == 69, f"a step that failed ended it with {status}: {first.log()[-1000:]}")
