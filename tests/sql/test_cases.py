@@ -221,7 +221,7 @@ def test_a_large_table_comes_in_parts(lane):
 def test_a_file_that_somebody_writes_comes_later_and_one_that_lapsed_is_overtaken(lane):
     live = lane.grant_of(start("w1", kind="file-write", resources=["file/1"], ttl=3600000))
     silent = lane.grant_of(start("w2", kind="file-write", resources=["file/2"], ttl=1))
-    eventually(lambda: lane.reap()[0] == 1, 10, "a lapse")
+    eventually(lambda: lane.reap()[0] == 1, what="a lapse")
     table(lane, ("1", "IN_PROGRESS", None, None), ("2", "IN_PROGRESS", None, None))
     assert imported(lane) == {"held": 1, "covered": 1}
     assert lane.outcomes(silent.says("finish")) == "stale"

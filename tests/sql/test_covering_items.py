@@ -12,7 +12,7 @@ import time
 
 import psycopg2.errors
 import pytest
-from rules import Grant, Lane, Meanwhile, claim, eventually, request, start, waits_for_a_lock
+from rules import Grant, Lane, Meanwhile, claim, eventually, request, spent, start, waits_for_a_lock
 
 ROUNDS = int(os.environ.get("LEASE_TEST_ROUNDS", "1200"))
 RETRY = (psycopg2.errors.SerializationFailure, psycopg2.errors.DeadlockDetected)
@@ -136,9 +136,9 @@ def test_many_items_that_are_put_off_keep_nobody_waiting_long(lane):
     lane.decide(start("w", kind="file-write", resources=[f"file/f{number}" for number in range(1, 3001)], ttl=600000))
     took = []
     while not lane.grants_after(0) or lane.grants_after(0)[-1].subject != "free-one":
-        begun = time.monotonic()
+        begun = spent(lane)
         lane.decide(claim("w1", 1, refresh=len(took) + 1, wait_ms=60000))
-        took.append((time.monotonic() - begun) * 1000)
+        took.append((spent(lane) - begun) * 1000)
         assert len(took) < 100
     took.sort()
     print(f"{len(took)} transactions, median {took[len(took) // 2]:.0f} ms, longest {took[-1]:.0f} ms")
@@ -148,9 +148,9 @@ def test_many_items_that_are_put_off_keep_nobody_waiting_long(lane):
 def test_an_item_is_looked_at_once_however_soon_it_is_due_again(lane):
     lane.query("UPDATE lease.kind SET backoff_base_ms = 1 WHERE kind = 'cleanup'")
     lane.decide(write("f1", ttl=600000), request("f1"))
-    begun = time.monotonic()
+    begun = spent(lane)
     lane.decide(claim("w1", 1, wait_ms=60000))
-    assert time.monotonic() - begun < 0.1
+    assert spent(lane) - begun < 0.1
     with pytest.raises(psycopg2.errors.CheckViolation):
         lane.query("UPDATE lease.kind SET backoff_base_ms = 0 WHERE kind = 'cleanup'")
 
@@ -158,19 +158,21 @@ def test_an_item_is_looked_at_once_however_soon_it_is_due_again(lane):
 # ---- at random ----
 
 FILES, TTL = 4, 40      # ms
+GRANTS, OF_EACH = 0.2 * ROUNDS, 50      # at least, of both kinds together and of each: a slow machine finds most leases lapsed, and goes on until it has them
 
 
-def play(lane, seed, credit, deadline, error):
+def play(lane, seed, credit, granted, deadline, error):
     """A writer and a cleaner in one lane, at random, some of them never finishing."""
     chance = random.Random(seed)
     worker = f"w{seed}"
     try:
         done = 0
-        while done < ROUNDS // 2 and time.monotonic() < deadline:
+        while (done < ROUNDS // 2 or sum(granted.values()) <= GRANTS or min(granted.values()) <= OF_EACH) and time.monotonic() < deadline:
             file = f"f{chance.randrange(FILES)}"
             try:
                 if chance.random() < 0.5:
                     answer = lane.decide(write(file, holder=worker, ttl=TTL))
+                    granted["file-write"] += answer.outcome == "granted"
                     if answer.outcome == "granted" and chance.random() < 0.7:
                         grant = Grant("file-write", f"write-{file}", worker, answer.fence, answer.claim_id)
                         lane.decide(grant.says(chance.choice(["release", "renew", "release"])))
@@ -179,6 +181,7 @@ def play(lane, seed, credit, deadline, error):
                     credit[worker] += 1
                     lane.decide(request(file), claim(worker, credit[worker], refresh=credit[worker], ttl=TTL))
                     for grant in lane.grants_after(before):
+                        granted["cleanup"] += grant.holder == worker
                         if grant.holder == worker and chance.random() < 0.7:
                             lane.decide(grant.says(chance.choice(["release", "renew", "release"])))
                 done += 1
@@ -217,17 +220,17 @@ def test_never_both_inside_at_random(database):
     seed = int(os.environ.get("LEASE_TEST_SEED", "0")) or random.randrange(1, 10**6)
     print("seed", seed)
     database.query("UPDATE lease.kind SET backoff_base_ms = 5, attempts_max = 1000000 WHERE kind = 'cleanup'")
-    lanes, errors, credit = [Lane(database.conninfo) for _ in range(3)], [], collections.Counter()
-    deadline = time.monotonic() + 60
-    threads = [threading.Thread(target=play, args=(lane, seed + n, credit, deadline, errors), daemon=True) for n, lane in enumerate(lanes)]
+    lanes, errors, credit, granted = [Lane(database.conninfo) for _ in range(3)], [], collections.Counter(), {"cleanup": 0, "file-write": 0}
+    deadline = time.monotonic() + 120
+    threads = [threading.Thread(target=play, args=(lane, seed + n, credit, granted, deadline, errors), daemon=True) for n, lane in enumerate(lanes)]
     for thread in threads:
         thread.start()
-    eventually(lambda: not any(thread.is_alive() for thread in threads), 90, "all are through")
+    eventually(lambda: not any(thread.is_alive() for thread in threads), 180, "all are through")
     assert not errors, errors
     rows = lanes[0].journal()
     grants = inside(rows)
     put_off = sum(row["event"] == "waiting" or row["event"] == "empty" for row in rows)
     print(f"{dict(grants)} grants, {put_off} claims without one, {sum(row['event'] in ('held', 'busy') for row in rows)} writers refused")
-    assert sum(grants.values()) >= 0.2 * ROUNDS and min(grants["cleanup"], grants["file-write"]) > 50
+    assert sum(grants.values()) >= GRANTS and min(grants["cleanup"], grants["file-write"]) > OF_EACH
     for lane in lanes:
         lane.close()

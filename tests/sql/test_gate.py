@@ -11,7 +11,7 @@ import pytest
 
 import gate
 from gate import ADMIT, DUPLICATE, FENCE_MAX, STALE, Reference, claim
-from rules import Lane
+from rules import Lane, spent
 
 A, B = claim(0xA), claim(0xB)
 LE101 = "LE101"
@@ -388,21 +388,14 @@ def test_purge_takes_as_many_as_it_is_told_and_nothing_that_is_in_hand(new_lane)
 
 # ---- what it costs ----
 
-def processor_us(pid):
-    """What a process has had of the processor: on a machine that others use too, clocks tell of the others."""
-    with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
-        return int(file.read().split()[0]) / 1000
-
-
 def cost_us(lane, body, count=5000):
     """Per call, in one transaction that is rolled back. Of the server's process, where it is on this machine."""
     loop = f"DO $$ BEGIN FOR i IN 1..{count} LOOP {body}; END LOOP; END $$"
     best = None
     for _ in range(3):
-        here = os.path.exists(f"/proc/{lane.pid}/schedstat")
-        begun = processor_us(lane.pid) if here else time.monotonic() * 1e6
+        begun = spent(lane)
         lane.query(loop)
-        taken = ((processor_us(lane.pid) if here else time.monotonic() * 1e6) - begun) / count
+        taken = (spent(lane) - begun) * 1e6 / count
         lane.rollback()
         best = taken if best is None else min(best, taken)
     return best

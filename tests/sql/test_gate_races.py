@@ -363,7 +363,7 @@ def play(database, histories, seed):
     for player in players:
         player.start()
     for player in players:
-        player.join(200)
+        player.join(250)
     assert [player.error for player in players if player.error] == [] and not any(player.is_alive() for player in players)
     for player in players:
         player.lane.close()
@@ -394,7 +394,7 @@ def test_the_books_find_out_when_a_protection_is_off(without, form, server, monk
         monkeypatch.setitem(FORMS, name, FORMS[form])
     monkeypatch.setattr("test_gate_races.SET_SHARE", 0.5 if form == "admit_each" else 0)
     monkeypatch.setattr("test_gate_races.LEVELS", LEVELS[:1])
-    for round_ in range(6):                     # some need two that meet at the right moment
+    for round_ in range(40):                    # some need two that meet at the right moment
         database = server.create_database("lease_gate")
         gate.load(database, gate.text(without=without))
         books, told, _ = play(database, 200, round_)

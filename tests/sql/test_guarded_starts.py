@@ -5,7 +5,9 @@ import time
 
 import psycopg2
 import pytest
-from rules import Meanwhile, command, eventually, resolve, start
+from rules import STATEMENT_MS, Meanwhile, command, eventually, resolve, start
+
+AT_ONCE = STATEMENT_MS / 1000 / 2      # who waits for somebody waits until the statement's time is over
 
 RATES = """
   CREATE SCHEMA shop;
@@ -149,7 +151,7 @@ def test_a_row_that_somebody_edits_makes_the_start_busy_at_once(shop, new_lane):
     editor.query("UPDATE shop.contract SET note = 'x' WHERE id = 2")
     begun = time.monotonic()
     one, two = shop.decide(start("s1", resources=contracts(1, 2)), start("s2", resources=contracts(3)))
-    assert (one.outcome, two.outcome) == ("busy", "granted") and time.monotonic() - begun < 1
+    assert (one.outcome, two.outcome) == ("busy", "granted") and time.monotonic() - begun < AT_ONCE
     editor.commit()
     assert shop.outcomes(start("s1", resources=contracts(1, 2))) == "granted"
 
@@ -161,7 +163,7 @@ def test_F28_a_table_that_somebody_alters_makes_its_starts_busy_and_nobody_waits
     owner.query("LOCK TABLE shop.contract IN ACCESS EXCLUSIVE MODE")
     begun = time.monotonic()
     assert shop.outcomes(start("s1", resources=contracts(1)), start("s2", resources=["track/1:1"])) == ["busy", "granted"]
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < AT_ONCE
     owner.rollback()
     assert shop.outcomes(start("s1", resources=contracts(1))) == "granted"
 
@@ -199,14 +201,14 @@ def test_F37_no_error_of_a_users_table_is_more_than_the_answer_of_one_start(shop
 
 
 def test_F37_a_trigger_that_takes_longer_than_a_statement_may_is_the_answer_of_its_start(shop):
-    shop.query("CREATE FUNCTION shop.sleep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(10); RETURN NULL; END $$; "
+    shop.query("CREATE FUNCTION shop.sleep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(40); RETURN NULL; END $$; "
                "CREATE TRIGGER a_sleep AFTER UPDATE ON shop.contract FOR EACH ROW EXECUTE FUNCTION shop.sleep()")
     shop.commit()
-    shop.query("SET LOCAL statement_timeout = 300")
+    shop.query("SET LOCAL statement_timeout = 3000")
     begun = time.monotonic()
     one, two, three = shop.decide(start("s1", resources=contracts(1)), start("s2", resources=contracts(2)), start("s3", resources=["elsewhere/x"]))
     assert (one.outcome, result_of(shop, one)["reason"], two.outcome, three.outcome) == ("busy", "stamp_refused", "busy", "granted")
-    assert time.monotonic() - begun < 5, "the server ends one slow trigger in a statement: the second one may not begin"
+    assert time.monotonic() - begun < 30, "the server ends one slow trigger in a statement: the second one may not begin"
 
 
 def test_a_table_that_raises_our_own_codes_is_not_believed(shop):
@@ -260,7 +262,7 @@ def test_S7_a_late_finish_says_what_was_edited_after_the_lapse(shop):
 
 def test_an_operator_who_says_that_a_silent_run_was_done_is_told_what_became_of_its_rows(shop):
     grant = shop.grant_of(start("s1", resources=contracts(1), ttl=1))
-    eventually(lambda: shop.reap()[0] == 1, 10, "a lapse")
+    eventually(lambda: shop.reap()[0] == 1, what="a lapse")
     edit(shop, 1, 60)
     answer = shop.decide(resolve("settlement", "s1", "done", fence=grant.fence))
     assert answer.outcome == "finished" and result_of(shop, answer)["basis"]["edits"] == 1
@@ -314,15 +316,28 @@ def is_refused(lane, number):
 
 
 def test_S7_a_run_renewed_for_more_than_ten_times_its_ttl_is_never_open(shop, new_lane):
-    """A flag with an expiry of its own would have opened after the first ttl; one without would never have opened."""
-    editor, ttl = new_lane(), 300
-    grant = shop.grant_of(start("s1", resources=contracts(1), ttl=ttl))
-    begun = time.monotonic()
-    while time.monotonic() - begun < 11 * ttl / 1000:
-        assert shop.outcomes(grant.says("renew")) == "renewed"
-        assert is_refused(editor, 1)
+    """A flag with an expiry of its own would have opened after the first ttl; one without would never have opened. (A run that lapses since the
+    machine stood still for a whole ttl shows nothing: then another one.)"""
+    editor, ttl = new_lane(), 0.3
+
+    def is_never_open(run, row):
+        begun = said = time.monotonic()
+        grant = shop.grant_of(start(run, resources=contracts(row), ttl=int(ttl * 1000)))
+        while time.monotonic() - begun < 11 * ttl:
+            before, said = said, time.monotonic()
+            outcome = shop.outcomes(grant.says("renew"))
+            if time.monotonic() - before > ttl and outcome == "lapsed":
+                return None
+            assert outcome == "renewed"
+            if not is_refused(editor, row):
+                assert time.monotonic() - said > ttl, "it was open"
+                return None
+        return grant
+
+    tries = (is_never_open(f"s{row}", row) for row in range(1, 10))
+    row, grant = next((row, grant) for row, grant in enumerate(tries, 1) if grant)
     assert shop.outcomes(grant.says("finish")) == "finished"
-    assert not is_refused(editor, 1), "and at its end at once"
+    assert not is_refused(editor, row), "and at its end at once"
 
 
 def test_S8_a_late_release_frees_nothing_of_who_has_it_now(shop, new_lane):

@@ -17,6 +17,9 @@ LANES, SECONDS = 4, float(os.environ.get("LEASE_TEST_SECONDS", "12"))
 LEASES, ITEMS, RESOURCES, WORKERS, TTL = 12, 12, 8, 5, 120      # ms
 RETRY = (psycopg2.errors.SerializationFailure, psycopg2.errors.DeadlockDetected)
 ENDS = {"lapsed", "dead", "finished", "failed", "released"}
+# What a run has to show. A slow machine finds most leases lapsed: then it goes on until it has.
+SHOWN = {"granted", "renewed", "finished", "failed", "released", "lapsed", "held", "stale", "duplicate", "waiting", "requested"}
+SECONDS_MAX = 8 * SECONDS
 
 
 class Player:
@@ -69,6 +72,7 @@ class Player:
                 continue
             for sent, answer in zip(commands, answers if isinstance(answers, list) else [answers]):
                 self.sent.setdefault(sent["id"], sent)
+                self.world["seen"].add(answer.outcome)
                 self.world["answered"][sent["id"]].append(answer.number)
                 if sent["command"] == "start" and answer.outcome == "granted":
                     self.world["grants"].append(Grant(sent["kind"], sent["subject"], sent["holder"], answer.fence, answer.claim_id))
@@ -77,8 +81,8 @@ class Player:
 
     def play(self):
         try:
-            until = time.monotonic() + SECONDS
-            while time.monotonic() < until:
+            begun = time.monotonic()
+            while (passed := time.monotonic() - begun) < SECONDS or passed < SECONDS_MAX and not SHOWN <= self.world["seen"]:
                 if self.random.random() < 0.15:
                     self.lane.reap(limit=self.random.choice([1, 3, 100]))
                     continue
@@ -171,22 +175,21 @@ def test_random_lanes_keep_the_books(database, new_lane):
     watcher = new_lane()
     watcher.query("UPDATE lease.kind SET backoff_base_ms = 5, backoff_max_ms = 40 WHERE kind = 'cleanup'")
     watcher.commit()
-    world = {"lock": threading.Lock(), "credit": collections.defaultdict(int), "refresh": collections.defaultdict(int), "epoch": 0,
+    world = {"lock": threading.Lock(), "credit": collections.defaultdict(int), "refresh": collections.defaultdict(int), "epoch": 0, "seen": set(),
              "grants": collections.deque(maxlen=400), "answered": collections.defaultdict(list)}
     players = [Player(i, database.conninfo, seed, world) for i in range(LANES)]
     for player in players:
         player.thread.start()
-    until = time.monotonic() + SECONDS
     while any(player.thread.is_alive() for player in players):
         players[0].thread.join(0.25)
-        world["epoch"] += time.monotonic() < until           # final leases are left behind
+        world["epoch"] += players[0].thread.is_alive()       # final leases are left behind
     assert [player.error for player in players if player.error] == []
 
     # Everything lapses, everything ready meets what is open, and nothing stays that should have met (F26).
     def is_at_rest():
         watcher.reap()
         return watcher.query("SELECT 1 FROM lease.leases WHERE condition IN ('held', 'lapsed', 'covering')") == []
-    eventually(is_at_rest, 20, "an end of all leases")
+    eventually(is_at_rest, 60, "an end of all leases")
     before = watcher.value("SELECT clock_timestamp()")
     watcher.reap()
     assert watcher.query("SELECT worker FROM lease.demands d WHERE is_open AND EXISTS (SELECT 1 FROM lease.leases l WHERE l.kind = d.kind AND l.state = 'ready' "
@@ -206,7 +209,6 @@ def test_random_lanes_keep_the_books(database, new_lane):
         assert granted <= books.credit[worker], f"{worker} was granted {granted}, and asked for {books.credit[worker]}"
     events = collections.Counter(row["event"] for row in rows)
     print(f"{len(rows)} journal rows, {sum(p.refused for p in players)} refused and run again, {sum(p.rolled_back for p in players)} rolled back: {dict(events)}")
-    for event in ("granted", "renewed", "finished", "failed", "released", "lapsed", "held", "stale", "duplicate", "waiting", "requested"):
-        assert events[event] > 0, f"no {event}: this run shows little"
+    assert SHOWN <= set(events), f"no {SHOWN - set(events)}: this run shows little"
     for player in players:
         player.lane.close()

@@ -1,4 +1,6 @@
 """Who may do what: the coordinator calls functions and reads views, the reader reads views, nobody else anything."""
+import secrets
+
 import psycopg2
 import pytest
 
@@ -60,8 +62,9 @@ def test_the_coordinator_may_call_what_it_needs_and_nothing_else(lane):
 
 
 def test_the_reader_and_the_public_may_call_nothing(lane):
-    lane.query("CREATE ROLE lease_nobody_of_the_test")
-    for role in ("lease_reader", "lease_nobody_of_the_test"):
+    nobody = f"lease_nobody_{secrets.token_hex(4)}"      # roles are the server's: another test may have its own
+    lane.query(f"CREATE ROLE {nobody}")
+    for role in ("lease_reader", nobody):
         may = lane.query("SELECT proname FROM pg_proc WHERE pronamespace = 'lease'::regnamespace AND has_function_privilege(%s, oid, 'EXECUTE') AND NOT (" + IS_OPEN + ")", (role,))
         assert may == [], role
     lane.rollback()

@@ -5,6 +5,7 @@ looked up. What is new in the schemas is in it by itself; what a role may is the
 What would go wrong: a function that forgets its REVOKE, a view that can be written, a role that can become another.
 """
 import re
+import secrets
 
 import psycopg2
 import pytest
@@ -13,7 +14,7 @@ from test_rights import CALLABLE
 
 OPEN = {"guard_row", "guard_truncate", "guard_columns", "guard_stamper"}      # see test_rights.py: IS_OPEN
 SETTINGS = {"session_settings", "settings_as", "assert_settings_kept"}
-NOBODY = "lease_nobody_of_the_test"
+NOBODY = f"lease_nobody_{secrets.token_hex(4)}"      # roles are the server's: another test may have its own
 # role → the functions that it may call, the views that it may read (None: all of them).
 MAY = {
     "lease_coordinator": (CALLABLE | {"guard_tree"}, None),
