@@ -1,4 +1,4 @@
-# ctest: LABEL brokers TIMEOUT 240 TAKES 55 BUSY
+# ctest: LABEL brokers TIMEOUT 600 TAKES 55 BUSY
 """Three brokers, three copies of each partition, of which two must have a record: each broker is killed in turn, and leaders move, under load.
 
 What would go wrong: a record that was acknowledged by a leader alone is gone with it; a relay that goes on elsewhere sends twice or leaves out what

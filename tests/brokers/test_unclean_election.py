@@ -1,4 +1,4 @@
-# ctest: LABEL brokers,long TIMEOUT 400 TAKES 150 BUSY
+# ctest: LABEL brokers,long TIMEOUT 900 TAKES 150 BUSY
 """A stale copy becomes the leader because nobody else is left, and what only the dead leader had is gone, although it was acknowledged.
 
 What would go wrong: the stored offset is then about records that are no longer there. Where the log is shorter the broker says so; where it has grown

@@ -1,4 +1,4 @@
-# ctest: LABEL chaos TIMEOUT 900 TAKES 170 BUSY
+# ctest: LABEL chaos TIMEOUT 1500 TAKES 170 BUSY
 """Many files, eight workers, and an hour of trouble in a minute: in the end the files, the quota and the results are as if one careful
 worker had done each item once. And with any one of the protections taken away, the books show it: they are no formality.
 

@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 300 TAKES 40 BUSY
+# ctest: LABEL failover TIMEOUT 600 TAKES 40 BUSY
 """The connection to PostgreSQL ends at any byte of a batch's exchange, in either direction, with a reset or an orderly end. The client
 then has an error; whether the server has committed hangs on a few bytes. Neither 'it failed' nor 'it worked' may be concluded: the
 coordinator connects again and reads the consumed offset, which was written by the same transaction, and so knows.

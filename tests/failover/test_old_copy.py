@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 180 TAKES 20
+# ctest: LABEL failover TIMEOUT 400 TAKES 20
 """An old copy of the database is put back as it is: identifier and timeline are those of the server that published more than it now
 knows. Nothing in the database can tell; the topics can. The coordinator refuses to work, with LE004, and says what to do: whoever put
 the copy there knows whether that was meant, and says so with `leasectl jump`. Consumption goes on where the copy had come to.

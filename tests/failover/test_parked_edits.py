@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 240
+# ctest: LABEL failover TIMEOUT 600
 """Ten thousand edits of rows that a run covers, sent while it runs; the coordinator and PostgreSQL are killed in the middle of taking them in and of
 making them. Afterwards every edit was made once, in its order, or bounced with its reason.
 

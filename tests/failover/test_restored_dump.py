@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 180 TAKES 10
+# ctest: LABEL failover TIMEOUT 400 TAKES 10
 """A dump restored into a new cluster knows nothing of what happened after it was made, and its fence counter would give the fences
 out again that were granted and published since. The server's identifier is another one, so the coordinator that is pointed at it
 jumps by itself, above whatever the topics have seen, before it grants anything.

@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 240 TAKES 30
+# ctest: LABEL failover TIMEOUT 500 TAKES 30
 """An asynchronous standby that lacks the last grants becomes the primary. They were published: holders work with them. Its sequence
 stands where those fences have yet to be given out, and its identifier is the old one; only its timeline is new.
 

@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 180 TAKES 20
+# ctest: LABEL failover TIMEOUT 400 TAKES 20
 """With a synchronous standby a commit returns when the standby has it, and only then can others see it. Two ways lead around that: the
 wait can be cancelled, and a primary that crashes and comes back shows at once what no standby has. Whoever publishes such rows lets
 holders work with grants that the next failover takes back. So a commit whose wait was cancelled is in doubt, and the relay has a

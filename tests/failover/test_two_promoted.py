@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 120
+# ctest: LABEL failover TIMEOUT 300
 """F2: two standbys that are promoted apart from each other (the network fell in two, and both sides were told to take over) come
 to the same timeline, know the same last fence and read the same witness. Each jumps, to the same floor, and both give out one
 fence number. What tells their grants apart is the claim id, a UUID that no two servers draw alike; a gate refuses an equal fence

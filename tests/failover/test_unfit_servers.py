@@ -1,4 +1,4 @@
-# ctest: LABEL failover TIMEOUT 240 TAKES 10
+# ctest: LABEL failover TIMEOUT 400 TAKES 10
 """Servers on which no promise can be kept are refused at the start: read-only ones, those that may forget a commit, another
 encoding, another version of the schema. The coordinator ends at once with the exit code for configuration, and its log names the
 reason; a server that is unfit only for a while (a failover) is waited for by a coordinator that had been admitted before.

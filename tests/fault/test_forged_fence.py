@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 120
+# ctest: LABEL fault TIMEOUT 300
 """A command that claims a fence which was never given out must not make the topics tell of it.
 
 The output topics are the witness of the highest fence: whoever connects compares them with the database, and refuses to work

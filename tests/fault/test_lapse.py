@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 180 TAKES 30 ALONE
+# ctest: LABEL fault TIMEOUT 400 TAKES 30 ALONE
 """A lapse is seen in time, on real clocks, with 100,000 other live leases present.
 
 The race: an expiry is judged when somebody looks, and a reaper looks too. A reaper that scans, that sleeps for a fixed time, or

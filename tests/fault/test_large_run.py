@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 400 TAKES 20 ALONE
+# ctest: LABEL fault TIMEOUT 600 TAKES 20 ALONE
 """A settlement over a million contracts, covered bit by bit, while others go on working.
 
 What would go wrong: a cover that costs more the more is covered already; a renewal or a finish that touches each row; covers

@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 180 TAKES 20 BUSY
+# ctest: LABEL fault TIMEOUT 400 TAKES 20 BUSY
 """The coordinator is killed with SIGKILL at the named points that lie off the way of a message: while it takes partitions, gives
 them up, ends, comes back to its database, follows the server to another timeline, or turns a lapse over. Each is provoked under
 a mixed load; afterwards every message has one answer.

@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 420 TAKES 110 BUSY
+# ctest: LABEL fault TIMEOUT 900 TAKES 110 BUSY
 """Two coordinators in one group, under a mixed load.
 
 The race: Kafka says who reads a partition, PostgreSQL decides. A process that was stopped past its session wakes up with a batch

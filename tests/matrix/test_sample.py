@@ -1,4 +1,4 @@
-# ctest: LABEL matrix-sample TIMEOUT 300 TAKES 30 BUSY
+# ctest: LABEL matrix-sample TIMEOUT 600 TAKES 30 BUSY
 """A cross section of the matrix, chosen by the seed; and that the matrix is no formality: a point that nobody passes fails it, and so does a protection
 that is taken away. The whole matrix is `./dev test matrix`.
 """

@@ -1,4 +1,4 @@
-# ctest: LABEL soak TIMEOUT 300 TAKES 60 BUSY
+# ctest: LABEL soak TIMEOUT 600 TAKES 60 BUSY
 """The soak of ./dev soak, for some seconds: production-like load and faults, then everything heals, converges and is audited."""
 import json
 import os
