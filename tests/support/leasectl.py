@@ -65,7 +65,7 @@ class Leasectl:
     def __call__(self, *words, given=b"", **more):
         words = [str(word) for word in words]
         environment = {name: value for name, value in dict(self.environment, **more).items() if value is not None}
-        return Done(words, subprocess.run([self.program, *words], env=environment, input=given, timeout=60,
+        return Done(words, subprocess.run([self.program, *words], env=environment, input=given, timeout=120,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False))
 
 

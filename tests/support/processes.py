@@ -14,11 +14,18 @@ import time
 from waiting import eventually
 
 
+_reserved = []
+
+
 def free_port():
-    """A TCP port of the loopback interface that nobody listens on just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A TCP port of the loopback interface that nobody listens on, and that nobody else is given while this process lives: it stays bound
+    here, which keeps no program that sets SO_REUSEADDR (as servers do) from listening on it, also again and again. Without that a port may
+    go to another test between here and its server's start, or while its server is down."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _reserved.append(holder)
+    return holder.getsockname()[1]
 
 
 def is_root():
