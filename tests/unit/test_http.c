@@ -122,7 +122,7 @@ static void test_http__peers_that_drip_are_ended_by_the_deadline(void **state) {
     send(waiting, "GET /hello HTTP/1.1\r\n" HOST, 32, MSG_NOSIGNAL);
     struct pollfd answered = {.fd = waiting, .events = POLLIN};
     while (poll(&answered, 1, 500) == 0) {
-        assert_true(clock_monotonic_us() - start_us < (HTTP_DEADLINE_MS + 3000) * 1000);
+        assert_true(clock_monotonic_us() - start_us < (HTTP_DEADLINE_MS + 15000) * 1000);
         for (int i = 0; i < HTTP_CONNECTIONS_MAX; i++)
             send(files[i], "x", 1, MSG_NOSIGNAL);
     }
@@ -159,7 +159,7 @@ static void test_http__stop_does_not_wait_for_an_open_connection(void **state) {
     int64_t start_us = clock_monotonic_us();
     http_stop(*state);
     *state = NULL;
-    assert_true(clock_monotonic_us() - start_us < 2000000);
+    assert_true(clock_monotonic_us() - start_us < (HTTP_DEADLINE_MS - 2000) * 1000); /* the connection would have lasted until then */
     close(file);
 }
 
