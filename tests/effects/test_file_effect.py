@@ -42,7 +42,7 @@ class Worker:
         def is_stopped():
             with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
                 return stat.read().rpartition(")")[2].split()[0] == "T"
-        eventually(is_stopped, 20, "the worker has stopped")
+        eventually(is_stopped, 60, "the worker has stopped")
         return self
 
     def wake(self):

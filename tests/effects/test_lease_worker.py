@@ -126,7 +126,7 @@ def test_lease_worker__who_sleeps_between_look_and_step_is_turned_away(live, fil
     successor = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start(crash=f"{successors}:1:stop")
     successor.stopped_at(successors)
     sleeping.resume()
-    eventually(lambda: "event=file" in sleeping.log(), 20, "the late effect has come to its end")
+    eventually(lambda: "event=file" in sleeping.log(), 60, "the late effect has come to its end")
     assert ("verdict=stale" in sleeping.log()) == is_gate_on
     successor.resume()
     all_ended(live, "cleanup", 1)
@@ -145,7 +145,7 @@ def test_lease_worker__whose_lease_is_lost_begins_nothing(live, files, new_worke
     successor = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start()
     all_ended(live, "cleanup", 1)
     sleeping.resume()
-    eventually(lambda: "verdict=lost" in sleeping.log(), 20, "it has noticed")
+    eventually(lambda: "verdict=lost" in sleeping.log(), 60, "it has noticed")
     assert sleeping.stop() and successor.stop()
     assert balance(live, files)["begun"] == 1
 
@@ -161,7 +161,7 @@ def test_lease_worker__a_file_that_is_written_is_removed_after_that(live, files,
     worker = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start()
     request(live, "cleanup", [("f1", None)])
     eventually(lambda: live.database.value("SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND ready_at > clock_timestamp()"),
-               20, "the item is put off")
+               60, "the item is put off")
     files.put("a1/f1.v1", 400)
     assert files.write("f1", grant["fence"], 400, "a1/f1.v1", grant["claim_id"]) == "written"
     assert files.used("a1") == 400 and live.database.value(ENDED, ("cleanup",)) == 0
@@ -228,7 +228,7 @@ def test_lease_worker__a_stop_finishes_what_is_in_hand(live, files, new_worker, 
     files.add_many([(f"f{n}", "a1", 10) for n in range(40)])
     worker = new_worker("cleanup", files, concurrency=2, ttl_ms=LONG_TTL_MS).start()
     request(live, "cleanup", [(f"f{n}", None) for n in range(40)])
-    eventually(lambda: live.database.value(ENDED, ("cleanup",)) > 0, 30, "the first item has ended")
+    eventually(lambda: live.database.value(ENDED, ("cleanup",)) > 0, 60, "the first item has ended")
     assert worker.stop()
     live.wait_idle()
     assert live.database.value("SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND state = 'held'") == 0
@@ -249,7 +249,7 @@ def test_lease_worker__waits_out_a_database_that_is_away(live, files, new_worker
     live.postgres.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (files.database.name,))
     request(live, "cleanup", [(f"f{n}", None) for n in range(20)])
     eventually(lambda: "SQLSTATE" in worker.log() or "connect" in worker.log() or live.database.value(
-        "SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND state = 'held'") > 0, 30, "items wait for the database")
+        "SELECT count(*) FROM lease.leases WHERE kind = 'cleanup' AND state = 'held'") > 0, 60, "items wait for the database")
     live.postgres.query(rename.format(files.database.name, -1))
     all_ended(live, "cleanup", 20)
     assert worker.stop()

@@ -60,7 +60,7 @@ def test_what_one_language_requests_others_finish_once(place, python, java):
     requesting = java.start("producer", "cleanup.request", *[f"j-{number}" for number in range(60)])      # takes seconds to start
     workers = [python.start("worker", "--kind", "cleanup", "--ttl", "5", "--until-idle", "15"), java.start("worker", "cleanup", "15"),
                python.start("worker", "--kind", "cleanup", "--threads", "1", "--ttl", "5", "--until-idle", "15")]
-    eventually(lambda: place.database.value("SELECT count(*) FROM lease.demands") == len(workers), 40, "each of them asks for items")
+    eventually(lambda: place.database.value("SELECT count(*) FROM lease.demands") == len(workers), 60, "each of them asks for items")
     python.run("producer", "cleanup.request", *[f"p-{number}" for number in range(60)])
     assert requesting.wait(90) == 0
     shares = [finished_of(worker.communicate(timeout=90)[0]) for worker in workers]

@@ -87,7 +87,7 @@ def pass_by(lane, grant):
     def is_over():
         lane.rollback()
         return lane.value("SELECT clock_timestamp() > lease_until FROM lease.lease WHERE fence = %s", (grant.fence,))
-    eventually(is_over, 10, "the expiry", every=0.002)
+    eventually(is_over, 60, "the expiry", every=0.002)
     lane.rollback()
 
 

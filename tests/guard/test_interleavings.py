@@ -43,7 +43,7 @@ def wait_past(lane, grant):
     def is_over():
         lane.rollback()
         return lane.value("SELECT clock_timestamp() > %s", (grant.until,))
-    eventually(is_over, 10, "the old expiry")
+    eventually(is_over, 60, "the old expiry")
     lane.rollback()
 
 

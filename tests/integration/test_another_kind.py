@@ -72,7 +72,7 @@ def test_a_stepped_kind_is_rows_a_topic_and_a_schema_file(bare_place):
     assert listed[f"{KIND}.events"] == "created"
     story = Story(bare_place, schema_of_kind(bare_place.folder))
 
-    first = story.starts("h1", ttl_ms=1500)
+    first = story.starts("h1", ttl_ms=5000)
     assert "step" not in first
     assert [story.steps(first, step) for step in ("copied", "frozen", "frozen", "registered")] == \
         ["out_of_step", "advanced", "out_of_step", "out_of_step"]

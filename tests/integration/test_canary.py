@@ -98,8 +98,8 @@ def test_no_secret_stands_anywhere_that_it_does_not_belong(server, kafka, build,
         # The database is away for a moment, so that errors are told, too; and a session of the server is looked at while it is there.
         sessions = str(place.database.query("SELECT * FROM pg_stat_activity"))
         place.database.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'lease-coordinator%%'")
-        eventually(lambda: "trying again" in stage.coordinator.log_text(), 20, "the coordinator noticed")
-        eventually(lambda: stage.coordinator.get("/readyz")[0] == 200, 20, "and is ready again")
+        eventually(lambda: "trying again" in stage.coordinator.log_text(), 60, "the coordinator noticed")
+        eventually(lambda: stage.coordinator.get("/readyz")[0] == 200, 60, "and is ready again")
         places = dict({"/metrics": stage.coordinator.get("/metrics")[1], "/readyz": stage.coordinator.get("/readyz")[1],
                        "pg_stat_activity": sessions, "command line": file_text(f"/proc/{stage.coordinator.child.pid}/cmdline"),
                        "leasectl ls": place.ctl("ls", "-o", "json"), "leasectl --show-config": place.ctl("--show-config")},

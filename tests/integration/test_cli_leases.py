@@ -1,5 +1,7 @@
 # ctest: LABEL cli TIMEOUT 300
 """leasectl ls, show, timeline, dlq ls: what the database knows, with the remaining time beside the expiry."""
+import re
+
 import pytest
 
 import harness
@@ -13,7 +15,7 @@ LEASES = [
     ("settlement", "2026-11", "held", "run-b", 2**32 + 2, "-5 seconds", 0),
     ("settlement", "2026-12", "finished", "x\x1b[31m\u202e", 2**32 + 3, None, 0),
     ("settlement", "old", "held", "run-d", 2**32 + 4, None, 0),
-    ("cleanup", "file-1", "held", "worker-1", 2**32 + 5, "20 seconds", 2),
+    ("cleanup", "file-1", "held", "worker-1", 2**32 + 5, "20 minutes", 2),
     ("cleanup", "a/b", "ready", None, None, None, 1),
 ]
 
@@ -51,7 +53,7 @@ def test_ls_tells_the_condition_of_now_and_what_is_left(leasectl):
     assert {name: row["condition"] for name, row in rows.items()} == {
         "settlement/2026-10": "held", "settlement/2026-11": "lapsed", "settlement/2026-12": "finished",
         "settlement/old": "unfenced", "cleanup/file-1": "held", "cleanup/a/b": "ready"}
-    assert 3500000 < rows["settlement/2026-10"]["remaining_ms"] <= 3600000
+    assert 3000000 < rows["settlement/2026-10"]["remaining_ms"] <= 3600000
     assert rows["settlement/2026-11"]["remaining_ms"] <= -5000
     assert rows["settlement/2026-10"]["fence"] == 2**32 + 1
     assert rows["settlement/2026-10"]["lease_until"].endswith("Z")
@@ -64,7 +66,7 @@ def test_ls_as_a_table_puts_remaining_time_beside_the_expiry(leasectl):
     [lapsed] = [line for line in lines if "settlement/2026-11 " in line]
     [held] = [line for line in lines if "settlement/2026-10 " in line]
     assert " ago" in lapsed and "lapsed" in lapsed
-    assert "in 59 min" in held or "in 1 h" in held
+    assert re.search(r"in (5[0-9] min|1 h)", held)
     assert len(lines) == len(LEASES)
 
 
@@ -77,7 +79,7 @@ def test_ls_filters(leasectl):
     assert found("--condition", "lapsed") == ["settlement/2026-11"]
     assert found("--condition", "unfenced") == ["settlement/old"]
     assert found("--holder", "worker-1") == ["cleanup/file-1"]
-    assert found("--expiring", "30s") == ["cleanup/file-1"]
+    assert found("--expiring", "30m") == ["cleanup/file-1"]
     assert found("--expiring", "2h") == ["cleanup/file-1", "settlement/2026-10"], "soonest first"
     assert found("--expiring", "1s") == []
 

@@ -214,7 +214,7 @@ def test_two_at_once_wait_for_each_other(bare_place, files):
     files.write("V2__two.sql", "CREATE TABLE lease.two (a int);\nSELECT pg_sleep(1);\n")
     run = Leasectl.of(bare_place)
     both = [run.start("migrate", "--sql-dir", files.path) for _ in range(3)]
-    ends = [process.communicate(timeout=30) + (process.returncode,) for process in both]
+    ends = [process.communicate(timeout=60) + (process.returncode,) for process in both]
     assert [code for (_, _, code) in ends] == [YES, YES, YES], ends
     assert sorted(len(out.splitlines()) for (out, _, _) in ends) == [0, 0, 3]
     assert len(history(bare_place)) == 3
@@ -224,17 +224,17 @@ def test_flyways_own_lock_is_waited_for(bare_place, migrate, files):
     connection = bare_place.database.connect()
     connection.cursor().execute("SELECT pg_advisory_lock(77433438205984)")
     process = Leasectl.of(bare_place).start("migrate", "--sql-dir", files.path)
-    harness.eventually(lambda: b"waiting for it" in process.stderr.readline(), 10, "it says that it waits")
+    harness.eventually(lambda: b"waiting for it" in process.stderr.readline(), 60, "it says that it waits")
     assert process.poll() is None and not exists(bare_place, "lease.one")
     connection.close()
-    assert process.wait(timeout=10) == YES
+    assert process.wait(timeout=60) == YES
     process.communicate()
 
 
 def test_waits_for_a_server_that_starts_later(bare_place, files):
     port = harness.free_port()
     process = Leasectl.of(bare_place, database=f"host=127.0.0.1 port={port} user=x").start("migrate", "--wait", "30")
-    harness.eventually(lambda: b"waiting for PostgreSQL" in process.stderr.readline(), 10, "it says that it waits")
+    harness.eventually(lambda: b"waiting for PostgreSQL" in process.stderr.readline(), 60, "it says that it waits")
     process.kill()
     process.communicate()
 

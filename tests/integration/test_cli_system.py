@@ -20,13 +20,13 @@ def answer(done, outcome, code=YES):
 
 
 def send(leasectl, *words):
-    return leasectl("send", *words, "--wait=20", "-o", "json")
+    return leasectl("send", *words, "--wait=60", "-o", "json")
 
 
 def test_a_settlement_lapses_and_its_late_finish_is_stale(leasectl, folder):
     a, b = folder / "a.json", folder / "b.json"
     covers = 'resources:=["contract/a1", "contract/a2"]'
-    first = answer(send(leasectl, "settlement.start", "2026-10", "holder=run-a", "ttl_ms=4000", covers, "--grant-to", a), "granted")
+    first = answer(send(leasectl, "settlement.start", "2026-10", "holder=run-a", "ttl_ms=8000", covers, "--grant-to", a), "granted")
     held = answer(send(leasectl, "settlement.start", "2026-10", "holder=run-b", "ttl_ms=4000", covers), "held", NO)
     assert held["held_by"]["holder"] == "run-a" and held["held_by"]["fence"] == first["fence"]
     other = answer(send(leasectl, "settlement.start", "2026-10x", "holder=run-b", 'resources:=["contract/a2"]'), "held", NO)
@@ -35,7 +35,7 @@ def test_a_settlement_lapses_and_its_late_finish_is_stale(leasectl, folder):
     assert leasectl("show", "settlement/2026-10", "-o", "json").json["resources"] == ["contract/a1", "contract/a2"]
 
     lapsed = leasectl("tail", "results", "--from", "beginning", "--follow", "--outcome", "lapsed", "--lease", "2026-10", "--count", "1",
-                      "--wait", "20", "-o", "json").check(YES).json
+                      "--wait", "60", "-o", "json").check(YES).json
     assert lapsed[0]["fence"] == first["fence"]
     second = answer(send(leasectl, "settlement.start", "2026-10", "holder=run-b", covers, "--grant-to", b), "granted")
     assert second["fence"] > first["fence"]
@@ -63,10 +63,10 @@ def test_an_item_goes_through_the_pool(leasectl, folder):
 
 def test_a_claim_that_waits_gets_its_grant_when_an_item_comes(leasectl, folder):
     grant = folder / "grant.json"
-    waiting = leasectl.start("send", "cleanup.claim", "worker-1", "credit_total=1", "refresh=1", "wait_ms=30000", "--wait=30", "--grant-to", grant)
+    waiting = leasectl.start("send", "cleanup.claim", "worker-1", "credit_total=1", "refresh=1", "wait_ms=60000", "--wait=60", "--grant-to", grant)
     assert b"waiting" in waiting.stdout.readline()
     answer(send(leasectl, "cleanup.request", "file-1"), "requested")
-    assert waiting.wait(30) == YES
+    assert waiting.wait(60) == YES
     waiting.communicate()
     assert json.loads(grant.read_text())["lease"] == "file-1"
 
@@ -89,10 +89,10 @@ def test_what_cannot_be_identified_is_in_dlq_ls_and_on_the_topic(place, leasectl
     done = send(leasectl, "settlement.start", "../etc", "holder=run-a")
     assert done.code == NO, done
     place.events().place_of("settlement", "start", "2026-10", {"holder": "run-a"}, extra={"id": None})
-    row = eventually(lambda: leasectl("dlq", "ls", "--reason", "missing_attribute", "-o", "json").check(YES).json, 20, "it is in the list")[0]
+    row = eventually(lambda: leasectl("dlq", "ls", "--reason", "missing_attribute", "-o", "json").check(YES).json, 60, "it is in the list")[0]
     assert row["topic"] == place.prefix + "settlement.events"
     [letter] = eventually(lambda: [row for row in leasectl("tail", "dead-letters", "-o", "jsonl").check(YES).rows
-                                   if row["reason"] == "missing_attribute"], 20, "it is on the topic")
+                                   if row["reason"] == "missing_attribute"], 60, "it is on the topic")
     assert (letter["partition"], letter["offset"], letter["bytes"]) == (row["partition"], row["offset"], row["bytes"])
     assert json.loads(letter["value"])["subject"] == "2026-10"
 

@@ -182,7 +182,7 @@ def test_follow_begins_at_the_end_and_stops_at_the_count(start_tail, relay):
         relay.result(next(number), "renewed", partition=0).flush()
         return process.poll() is not None
 
-    eventually(came, 15, "two records have come", every=0.1)
+    eventually(came, 60, "two records have come", every=0.1)
     rows = [json.loads(line) for line in process.communicate()[0].splitlines()]
     assert process.returncode == YES and len(rows) == 2
     assert rows[0]["number"] >= 2 and rows[1]["number"] == rows[0]["number"] + 1

@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka.admin import ConfigResource, NewTopic
 
 from leasectl import NO, USAGE, YES, Leasectl
+from waiting import eventually
 
 PARTITIONS = {"settlement.events": 12, "cleanup.events": 12, "file-write.events": 12, "delivery.events": 12, "share-ratio.events": 12, "contract.events": 12, "lease.renewals": 12,
               "lease.results": 12, "lease.grants": 12, "lease.state": 12, "lease.dead-letters": 3}
@@ -17,6 +18,13 @@ def topics(bare_place):
 
 def by_name(place, done):
     return {row["topic"][len(place.prefix):]: row for row in done.json}
+
+
+def leaders(place):
+    """Topic → its partitions, and whether each is led, as far as the broker knows: it hears of new ones a little later than the controller answers."""
+    topics = place.kafka.admin().list_topics(timeout=10).topics
+    found = {name: topics[place.prefix + name].partitions.values() for name in PARTITIONS if place.prefix + name in topics}
+    return {name: (len(partitions), all(partition.leader >= 0 for partition in partitions)) for name, partitions in found.items()}
 
 
 def settings(place, topic):
@@ -36,10 +44,7 @@ def test_missing_topics_are_listed_and_none_is_created(bare_place, topics):
 def test_apply_creates_them_as_the_table_says_and_again_changes_nothing(bare_place, topics):
     first = topics("--apply", "-o", "json").check(YES)
     assert {row["state"] for row in first.json} == {"created"}
-    metadata = bare_place.kafka.admin().list_topics(timeout=10).topics
-    assert {name: len(metadata[bare_place.prefix + name].partitions) for name in PARTITIONS} == PARTITIONS
-    assert all(partition.leader >= 0 for name in PARTITIONS
-               for partition in metadata[bare_place.prefix + name].partitions.values())
+    eventually(lambda: leaders(bare_place) == {name: (count, True) for name, count in PARTITIONS.items()}, what="the broker tells of all partitions")
     state, dead, inputs = (settings(bare_place, name) for name in ("lease.state", "lease.dead-letters", "cleanup.events"))
     assert state["cleanup.policy"] == "compact" and int(state["min.compaction.lag.ms"]) >= 60000
     assert int(dead["max.message.bytes"]) - int(inputs["max.message.bytes"]) == 65536
@@ -51,7 +56,8 @@ def test_apply_creates_them_as_the_table_says_and_again_changes_nothing(bare_pla
 def test_a_difference_is_named_and_left_alone(bare_place, topics):
     admin = bare_place.kafka.admin()
     name = bare_place.prefix + "lease.results"
-    admin.create_topics([NewTopic(name, 2, 1, config={"retention.ms": "1000"})])[name].result(10)
+    admin.create_topics([NewTopic(name, 2, 1, config={"retention.ms": "1000"})])[name].result(60)
+    eventually(lambda: leaders(bare_place) == {"lease.results": (2, True)}, what="the broker tells of it")
     rows = by_name(bare_place, topics("--apply", "-o", "json").check(YES))
     assert rows["lease.results"]["state"] == "differs"
     assert "retention.ms is 1000, should be 604800000" in rows["lease.results"]["differences"]

@@ -31,7 +31,7 @@ def running(tmp_path, request):
     with open(said, "wb") as out:
         process = subprocess.Popen([*SYSTEM, "--parts", request.param, "run", "--", "sh", "-c", script], stdout=out, stderr=out, env=environment,
                                    start_new_session=True)
-    eventually(lambda: b"ready" in said.read_bytes() or process.poll() is not None, 60, "the system is up")
+    eventually(lambda: b"ready" in said.read_bytes() or process.poll() is not None, 120, "the system is up")
     assert process.poll() is None, said.read_text()
     eventually(lambda: len([1 for pid in descendants(process.pid) if "sleep" in command_line(pid)]) >= 2)
     yield process, descendants(process.pid), tmp_path
@@ -50,7 +50,7 @@ def is_gone(pid):
 
 
 def assert_gone(pids):
-    eventually(lambda: all(is_gone(pid) for pid in pids), 15,
+    eventually(lambda: all(is_gone(pid) for pid in pids), 60,
                "everything that was started has ended", every=0.05)
 
 
@@ -60,7 +60,7 @@ def test_stopped_by_signal__leaves_no_process_and_no_file(running, number):
     process, pids, folder = running
     assert len(pids) >= 5, [command_line(pid) for pid in pids]
     process.send_signal(number)
-    assert process.wait(30) == 128 + number
+    assert process.wait(60) == 128 + number
     assert all(is_gone(pid) for pid in pids), [command_line(pid) for pid in pids if not is_gone(pid)]
     assert not glob.glob(f"{folder}/leasehold-*")
 

@@ -21,7 +21,7 @@ def stage(place):
 
 
 def test_settlement__second_run_is_refused_then_takes_over_and_the_late_finish_is_stale(stage):
-    first = stage.ask("settlement", "start", "royalty-2026-06", {"holder": "run-a", "ttl_ms": 3000, "resources": ["album/1"]})
+    first = stage.ask("settlement", "start", "royalty-2026-06", {"holder": "run-a", "ttl_ms": 6000, "resources": ["album/1"]})
     assert first["outcome"] == "granted"
     grant_a = stage.grant(first["fence"])
     assert (grant_a["holder"], grant_a["claim_id"]) == ("run-a", first["claim_id"])
@@ -33,7 +33,7 @@ def test_settlement__second_run_is_refused_then_takes_over_and_the_late_finish_i
     contended = stage.ask("settlement", "start", "another", {"holder": "run-c", "resources": ["album/2", "album/1"]})
     assert contended["outcome"] == "held" and contended["held_by"]["resource"] == "album/1"
 
-    renewed = stage.ask("settlement", "renew", "royalty-2026-06", stage.as_holder(grant_a, ttl_ms=3000))
+    renewed = stage.ask("settlement", "renew", "royalty-2026-06", stage.as_holder(grant_a, ttl_ms=6000))
     assert renewed["outcome"] == "renewed" and renewed["until"] > first["until"]
     stepped = stage.ask("settlement", "advance", "royalty-2026-06", stage.as_holder(grant_a, step="calculated"))
     assert stepped["outcome"] == "advanced" and stepped["step"] == "calculated"
@@ -55,12 +55,12 @@ def test_settlement__second_run_is_refused_then_takes_over_and_the_late_finish_i
 
 def test_cleanup__silent_worker_loses_its_item_to_another_with_a_higher_fence(stage):
     assert stage.ask("cleanup", "request", "file/17", {"payload": {"path": "/srv/17"}})["outcome"] == "requested"
-    claimed = stage.ask("cleanup", "claim", "worker-1", {"credit_total": 1, "refresh": 1, "ttl_ms": 400})
+    claimed = stage.ask("cleanup", "claim", "worker-1", {"credit_total": 1, "refresh": 1, "ttl_ms": 3000})
     assert claimed["outcome"] == "granted" and claimed["count"] == 1
     grant_1 = stage.grants.wait_for(lambda record: record.value["lease"] == "file/17").value
     assert grant_1["holder"] == "worker-1" and grant_1["attempt"] == 1 and grant_1["payload"] == {"path": "/srv/17"}
 
-    waiting = stage.ask("cleanup", "claim", "worker-2", {"credit_total": 1, "refresh": 1, "wait_ms": 20000})
+    waiting = stage.ask("cleanup", "claim", "worker-2", {"credit_total": 1, "refresh": 1, "wait_ms": 60000})
     assert waiting["outcome"] == "waiting"
     lapsed = stage.event("lapsed", "cleanup", "file/17")
     assert lapsed["min_fence"] > grant_1["fence"]
@@ -168,7 +168,7 @@ def test_mixed_load__balances(stage):
     for _ in range(16):
         load.send(500)
         samples.append(stage.place.consumed())
-    eventually(stage.place.is_idle, 60, "the load is worked off")
+    eventually(stage.place.is_idle, 120, "the load is worked off")
     history = books.collect(stage.place, samples, texts=stage.texts())
     figures = books.balance(history)
     print(f"seed {SEED}:", json.dumps(figures))

@@ -41,12 +41,12 @@ class GateProcess:
         return int(records), ready == "ready", int(resources), int(forgotten)
 
     def wait_ready(self):
-        eventually(lambda: self.poll()[1], 30, "the gate is ready")
+        eventually(lambda: self.poll()[1], 60, "the gate is ready")
         return self
 
     def end(self):
         self.process.stdin.close()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(60) == 0
 
 
 @pytest.fixture(name="stage")
@@ -101,17 +101,17 @@ def test_a_gate_that_runs_is_closed_by_a_lapse_before_a_successor_comes(stage, n
     grant = start(stage, "s/1", "h1", ttl_ms=300)
     assert gate.admit("settlement/s/1", grant) == "admit"               # its record may not have come yet: it is the highest
     stage.event("lapsed", "settlement", "s/1")
-    eventually(lambda: gate.poll() and gate.admit("settlement/s/1", grant) == "stale", 15, "the lapse closes the gate")
+    eventually(lambda: gate.poll() and gate.admit("settlement/s/1", grant) == "stale", 60, "the lapse closes the gate")
     successor = start(stage, "s/1", "h2")
     assert gate.admit("settlement/s/1", successor) == "admit"
     stage.ask("settlement", "finish", "s/1", stage.as_holder(successor))
-    eventually(lambda: gate.poll()[0] == 4, 15, "two grants, a lapse and a finish are read")
+    eventually(lambda: gate.poll()[0] == 4, 60, "two grants, a lapse and a finish are read")
     assert gate.admit("settlement/s/1", successor) == "admit", "what it sent before its finish may come late"
     assert gate.admit("settlement/s/1", grant) == "stale"
     gives_up = start(stage, "s/2", "h3")
     assert gate.admit("settlement/s/2", gives_up) == "admit"
     stage.ask("settlement", "fail", "s/2", {**stage.as_holder(gives_up), "reason": "no"})
-    eventually(lambda: gate.poll() and gate.admit("settlement/s/2", gives_up) == "stale", 15, "giving up closes the gate")
+    eventually(lambda: gate.poll() and gate.admit("settlement/s/2", gives_up) == "stale", 30, "giving up closes the gate")
     gate.end()
 
 
@@ -122,7 +122,7 @@ def test_a_small_gate_forgets_what_has_ended_and_knows_who_is_live(stage, new_ga
         for n in range(wave, wave + 30):
             stage.events.send("settlement", "start", f"s/{n}", {"holder": f"h{n}", "ttl_ms": 600000})
         stage.events.flush()
-        eventually(lambda upto=wave + 30: stage.grants.poll() and len(stage.grants.records) == upto, 30, "the wave is granted")
+        eventually(lambda upto=wave + 30: stage.grants.poll() and len(stage.grants.records) == upto, 60, "the wave is granted")
         for record in stage.grants.records[wave:]:
             grants[record.value["lease"]] = record.value
             if record.value["lease"] not in live:
@@ -205,7 +205,7 @@ def forge(place, topic, partition, number, epoch):
     producer = Producer({"bootstrap.servers": place.kafka.brokers})
     headers = [("lease_number", str(number).encode()), ("lease_epoch", str(epoch).encode())]
     producer.produce(place.prefix + topic, key=b"s", value=json.dumps({"number": number}).encode(), partition=partition, headers=headers)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def test_each_record_is_handed_out_once_however_often_reading_starts_again(stage):
@@ -236,7 +236,7 @@ def test_each_record_is_handed_out_once_however_often_reading_starts_again(stage
         forge(place, "lease.results", partition, number + 1000, epoch - 1)   # what a paused one sends when it wakes up
     producer = Producer({"bootstrap.servers": place.kafka.brokers})
     producer.produce(place.prefix + "lease.results", value=b"none of ours")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     stage.events.send("settlement", "start", "s/late", {"holder": "h"})
     stage.events.flush()
     place.wait_idle()

@@ -15,14 +15,14 @@ def reports(coordinator):
 def test_a_sound_guard_is_nothing_to_report(place):
     place.database.query(TABLES)
     coordinator = place.coordinator().start()
-    eventually(lambda: coordinator.metric("lease_guard_findings") == 0, 10, "it has looked")
+    eventually(lambda: coordinator.metric("lease_guard_findings") == 0, 60, "it has looked")
     assert reports(coordinator) == []
 
 
 def test_what_was_altered_and_what_is_not_guarded_is_reported(place):
     place.database.query(TABLES + "ALTER TABLE public.album_contract DISABLE TRIGGER lease_guard_edit; CREATE TABLE public.track_contract (id int PRIMARY KEY)")
     coordinator = place.coordinator().start()
-    eventually(lambda: coordinator.metric("lease_guard_findings") == 2, 10, "both are counted")
+    eventually(lambda: coordinator.metric("lease_guard_findings") == 2, 60, "both are counted")
     said = reports(coordinator)
     assert len(said) == 2 and all("level=warning" in line and "remedy=" in line for line in said)
     assert any("code=trigger_disabled" in line and "public.album_contract" in line for line in said)

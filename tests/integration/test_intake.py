@@ -23,7 +23,7 @@ def answers(place, subject):
         "SELECT event FROM lease.timeline WHERE subject = %s ORDER BY number", (subject,))]
 
 
-def wait_answers(place, subject, count=1, limit=15):
+def wait_answers(place, subject, count=1, limit=60):
     eventually(lambda: len(answers(place, subject)) >= count, limit, f"{subject} is answered")
     return answers(place, subject)
 
@@ -32,13 +32,13 @@ def fill(place, events, count=24):
     """Consumes something from every partition."""
     for number in range(count):
         start_run(place, events, f"fill-{number}")
-    place.wait_idle(30)
+    place.wait_idle(60)
 
 
 def recreate(place, partitions=12, records=0):
     admin, name = place.kafka.admin(), place.prefix + TOPIC
     admin.delete_topics([name])[name].result()
-    eventually(lambda: name not in place.kafka.topics(), 10, "the topic is gone")
+    eventually(lambda: name not in place.kafka.topics(), 60, "the topic is gone")
 
     def created():
         try:
@@ -47,8 +47,8 @@ def recreate(place, partitions=12, records=0):
             raise AssertionError(error)
         return True
 
-    eventually(created, 10, "the topic is made again")
-    eventually(lambda: name in place.kafka.topics(), 10, "the broker tells of the topic")
+    eventually(created, 60, "the topic is made again")
+    eventually(lambda: name in place.kafka.topics(), 60, "the broker tells of the topic")
     events = place.events()
     for number in range(records):
         events.send_raw(TOPIC, f"other-{number}", b"{}", None, number % partitions)
@@ -67,9 +67,8 @@ def test_a_recreated_topic_with_a_longer_log_halts(place):
     recreate(place, records=600)
     before = place.database.value("SELECT max(number) FROM lease.timeline")
     coordinator.start(wait=False)
-    eventually(lambda: (halted(coordinator) or 0) > 0, 20, "partitions halt")
-    eventually(lambda: coordinator.get("/readyz")[0] == 503, 10, "not ready")
-    assert "topic_recreated" in coordinator.get("/readyz")[1]
+    eventually(lambda: (halted(coordinator) or 0) > 0, 60, "partitions halt")
+    eventually(lambda: coordinator.get("/readyz")[0] == 503 and "topic_recreated" in coordinator.get("/readyz")[1], 60, "not ready, and says why")
     # The other topics go on.
     events.send("cleanup", "request", "item-1", {})
     events.flush()
@@ -84,8 +83,8 @@ def test_a_recreated_topic_with_a_shorter_log_halts(place):
     assert coordinator.stop()
     recreate(place)
     coordinator.start(wait=False)
-    eventually(lambda: (halted(coordinator) or 0) > 0, 20, "partitions halt")
-    assert "offset_beyond_log" in coordinator.log_text()
+    eventually(lambda: (halted(coordinator) or 0) > 0, 60, "partitions halt")
+    eventually(lambda: "offset_beyond_log" in coordinator.log_text(), what="it says why")
 
 
 def test_more_partitions_than_before_halt_the_whole_topic(place):
@@ -94,11 +93,11 @@ def test_more_partitions_than_before_halt_the_whole_topic(place):
     fill(place, events)
     admin = place.kafka.admin()      # its futures die with it
     admin.create_partitions([NewPartitions(place.prefix + TOPIC, 13)])[place.prefix + TOPIC].result()
-    eventually(lambda: place.kafka.partition_count(place.prefix + TOPIC) == 13, 20, "the broker tells of the new partition")
+    eventually(lambda: place.kafka.partition_count(place.prefix + TOPIC) == 13, 60, "the broker tells of the new partition")
     assert coordinator.stop()
     coordinator.start(wait=False)
-    eventually(lambda: halted(coordinator) == 13, 20, "all 13 partitions halt")
-    assert "partition_count_changed" in coordinator.get("/readyz")[1]
+    eventually(lambda: halted(coordinator) == 13, 60, "all 13 partitions halt")
+    eventually(lambda: "partition_count_changed" in coordinator.get("/readyz")[1], what="it says why")
 
 
 def test_a_stop_drains_and_leaves_nothing_undone(place):
@@ -106,7 +105,7 @@ def test_a_stop_drains_and_leaves_nothing_undone(place):
     for number in range(3000):
         events.send("settlement", "start", f"run-{number}", {"holder": "h-1", "ttl_ms": 600000})
     events.flush()
-    eventually(lambda: (coordinator.metric("lease_answers_total") or 0) > 0, 20, "it is at work")
+    eventually(lambda: (coordinator.metric("lease_answers_total") or 0) > 0, 60, "it is at work")
     assert coordinator.stop(30)
     unpublished = place.database.value("SELECT unpublished FROM lease.relay_status")
     assert unpublished == 0
@@ -124,7 +123,7 @@ def test_a_connection_lost_in_a_transaction_is_answered_once(place, point):
         for number in range(10):
             events.send("settlement", "start", f"run-{wave}-{number}", {"holder": "h-1", "ttl_ms": 600000})
         events.flush()
-        place.wait_idle(30)
+        place.wait_idle(60)
     assert point in coordinator.crashes()
     assert place.database.query("SELECT event, count(*) FROM lease.timeline GROUP BY event") == [("granted", 40)]
 
@@ -136,14 +135,14 @@ def test_a_message_that_kills_is_given_up_and_the_others_go_on(place):
     begun = 0
     for _ in range(20):
         coordinator.start(crash="tx.begun:1:kill", wait=False)
-        eventually(lambda: not coordinator.child.is_running(), 30, "it dies")
+        eventually(lambda: not coordinator.child.is_running(), 60, "it dies")
         begun = place.database.value("SELECT coalesce(max(tries), 0) FROM lease.attempt")
         if begun > 3:
             break
     assert begun == 4 and "with caution" in coordinator.log_text()
     others = [start_run(place, events, f"other-{number}") for number in range(24)]
     coordinator.start()
-    place.wait_idle(30)
+    place.wait_idle(60)
     letters = place.database.query("SELECT origin_topic, origin_partition, origin_offset, reason FROM lease.timeline"
                                    " WHERE event = 'dead_letter'")
     assert letters == [(place.prefix + killer[0], killer[1], killer[2], "killed_process")]
@@ -162,16 +161,16 @@ def test_away_from_the_database_it_leaves_the_group_and_comes_back(kafka, build,
         start_run(place, events, "before")
         wait_answers(place, "before")
         server.crash()
-        eventually(lambda: "leaving the group" in coordinator.log_text(), 20, "it leaves")
-        assert coordinator.get("/readyz")[0] == 503 and coordinator.get("/livez")[0] == 200
+        eventually(lambda: "leaving the group" in coordinator.log_text(), 60, "it leaves")
+        eventually(lambda: coordinator.get("/readyz")[0] == 503 and coordinator.get("/livez")[0] == 200, what="it is alive and not ready")
         events.send("settlement", "start", "meanwhile", {"holder": "h-1"})
         events.flush()
         server.start()
-        wait_answers(place, "meanwhile", limit=30)
+        wait_answers(place, "meanwhile")
         coordinator.wait_ready()
         start_run(place, events, "after")
         wait_answers(place, "after")
-        place.wait_idle(30)
+        place.wait_idle(60)
     finally:
         place.close()
         server.stop()
@@ -196,20 +195,21 @@ def test_one_message_that_the_database_refuses_among_500(place):
                     then=lambda *where, to=place_of: to.extend(where))
     events.flush()
     coordinator.start()
-    place.wait_idle(30)
+    place.wait_idle(60)
     letters = place.database.query("SELECT origin_topic, origin_partition, origin_offset, reason FROM lease.timeline"
                                    " WHERE event = 'dead_letter'")
     topic, partition, offset = sent[250]
     assert letters == [(place.prefix + topic, partition, offset, "database_refused")]
     assert place.database.value("SELECT count(*) FROM lease.timeline WHERE event = 'granted'") == 499
-    assert coordinator.metric("lease_batch_messages_count") < 20, "halved, not one by one"
+    # At the worst each of 12 partitions comes as a batch of its own, and about 40 messages are halved.
+    assert coordinator.metric("lease_batch_messages_count") < 40, "halved, not one by one"
 
 
 def test_a_broken_invariant_ends_the_process_and_loses_nothing(place):
     raise_on(place, "consumed", "true", "LE007")
     coordinator, events = place.coordinator().start(), place.events()
     start_run(place, events, "run-1")
-    eventually(lambda: not coordinator.child.is_running(), 20, "it ends")
+    eventually(lambda: not coordinator.child.is_running(), 60, "it ends")
     assert coordinator.child.returncode() == 70
     assert "LE007" in coordinator.log_text()
     place.database.query("DROP TRIGGER broken ON lease.consumed")
@@ -225,9 +225,10 @@ def test_a_clock_far_behind_is_waited_for_and_told(place):
     place.database.query("UPDATE lease.journal SET at = at + interval '1 hour'")
     coordinator.start(wait=False)
     start_run(place, events, "meanwhile")
-    eventually(lambda: "behind its last decision" in coordinator.get("/readyz")[1], 20, "it says why it is not ready")
-    assert coordinator.get("/readyz")[0] == 503 and coordinator.get("/livez")[0] == 200
-    assert "code=LE003" in coordinator.log_text() and answers(place, "meanwhile") == []
+    eventually(lambda: "behind its last decision" in coordinator.get("/readyz")[1], 60, "it says why it is not ready")
+    eventually(lambda: coordinator.get("/readyz")[0] == 503 and coordinator.get("/livez")[0] == 200, what="it is alive and not ready")
+    eventually(lambda: "code=LE003" in coordinator.log_text(), what="it logs why")
+    assert answers(place, "meanwhile") == []
     place.database.query("UPDATE lease.journal SET at = at - interval '1 hour'")
     assert wait_answers(place, "meanwhile") == ["granted"]
     coordinator.wait_ready()

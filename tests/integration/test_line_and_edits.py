@@ -24,8 +24,8 @@ def stage(place):
 
 
 def test_a_start_that_waits_is_granted_when_the_lease_before_it_ends(stage):
-    first = stage.ask("settlement", "start", "s1", {"holder": "run-a", "ttl_ms": 60000, "resources": ["contract/1", "album/1"]})
-    waits = {"holder": "run-b", "ttl_ms": 60000, "resources": ["contract/1", "contract/2"], "wait_ms": 30000, "refresh": 7}
+    first = stage.ask("settlement", "start", "s1", {"holder": "run-a", "ttl_ms": 600000, "resources": ["contract/1", "album/1"]})
+    waits = {"holder": "run-b", "ttl_ms": 600000, "resources": ["contract/1", "contract/2"], "wait_ms": 120000, "refresh": 7}
     answer = stage.ask("settlement", "start", "s2", waits)
     assert answer["outcome"] == "waiting" and answer["refresh"] == 7 and answer["until"] > answer.get("since", "")
     assert answer["held_by"]["lease"] == "s1" and answer["held_by"]["fence"] == first["fence"]
@@ -34,7 +34,7 @@ def test_a_start_that_waits_is_granted_when_the_lease_before_it_ends(stage):
     shown = leasectl("line", "-o", "json").check(YES).json
     assert [(row["place"], row["lease"], row.get("held_by"), row.get("behind"), row["resources"]) for row in shown] == [
         (1, "s2", "settlement/s1", None, 2), (2, "s4", None, "settlement/s2", 2)]
-    assert 0 < shown[0]["remaining_ms"] <= 30000
+    assert 0 < shown[0]["remaining_ms"] <= 120000
     head, first_line = leasectl("line", "--resource", "contract/2", "--limit", 1).check(YES).lines
     assert head.split()[:3] == ["PLACE", "LEASE", "FOR"] and first_line.split()[:5] == ["1", "settlement/s2", "run-b", "2", "settlement/s1"]
     assert "nobody waits" in leasectl("line", "--kind", "cleanup").check(YES).err
@@ -54,11 +54,11 @@ def test_two_coordinators_take_one_inbox_in_its_order(stage):
     """Each edit was made on the one before it: were the inbox split between the two, some would bounce."""
     place = stage.place
     other = place.coordinator().start()
-    grant = stage.ask("settlement", "start", "s1", {"holder": "run-a", "ttl_ms": 60000, "resources": ["contract/1"]})
+    grant = stage.ask("settlement", "start", "s1", {"holder": "run-a", "ttl_ms": 600000, "resources": ["contract/1"]})
     asked = [identity for identity, in place.database.query(ASK, (1, EDITS // 2, ROWS))]
-    eventually(lambda: place.database.value("SELECT sum(version) FROM public.contract") > 0, 20, "the first are made")
+    eventually(lambda: place.database.value("SELECT sum(version) FROM public.contract") > 0, 60, "the first are made")
     leasectl = Leasectl.of(place)
-    eventually(lambda: len(leasectl("edits", "contract/1", "-o", "json").check(YES).json) == EDITS // 2, 20, "the first row's are parked")
+    eventually(lambda: len(leasectl("edits", "contract/1", "-o", "json").check(YES).json) == EDITS // 2, 60, "the first row's are parked")
     shown = leasectl("edits", "contract/1", "-o", "json").json
     assert [(row["no"], row["new"]["version"], row["held_by"]) for row in shown] == [(row["no"], n, "settlement/s1") for n, row in enumerate(shown, 1)]
     lines = leasectl("edits", "contract/1").check(YES).lines
@@ -67,9 +67,9 @@ def test_two_coordinators_take_one_inbox_in_its_order(stage):
     leasectl("edits", "contract").check(USAGE)
     asked += [identity for identity, in place.database.query(ASK, (EDITS // 2 + 1, EDITS, ROWS))]
     free = "SELECT count(*) FROM public.contract WHERE version = %s"
-    eventually(lambda: place.database.value(free, (EDITS,)) == ROWS - 1, 30, "rows that nobody covers are edited")
+    eventually(lambda: place.database.value(free, (EDITS,)) == ROWS - 1, 60, "rows that nobody covers are edited")
     stage.ask("settlement", "finish", "s1", stage.as_holder(stage.grant(grant["fence"])))
-    eventually(lambda: place.database.value(free, (EDITS,)) == ROWS, 30, "and the other one, when its lease has ended")
+    eventually(lambda: place.database.value(free, (EDITS,)) == ROWS, 60, "and the other one, when its lease has ended")
     place.wait_idle()
     stage.results.read_all()
     told = {}

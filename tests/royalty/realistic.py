@@ -83,7 +83,7 @@ def settle(place, royalty, contracts, sales):
     with Operator(royalty, names) as operator:
         status, said = run.wait(3600)
         ended = time.monotonic()
-        eventually(lambda: len(edits_after(operator, ended)) >= 5, 30, "edits after the end")
+        eventually(lambda: len(edits_after(operator, ended)) >= 5, 60, "edits after the end")
     meanwhile = [outcome for outcome in operator.outcomes if outcome[0] + outcome[2] < moment_before_end(royalty, ended)]
     print(f"start over all contracts, guarded: {started - begun:.1f} s; computed and finished: {ended - started:.1f} s,"
           f" {sales / (ended - started):,.0f} sales/s; {said['lines']:,} lines, total {said['total']}, basis {said['basis']}")

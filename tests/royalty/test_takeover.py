@@ -14,7 +14,7 @@ from waiting import eventually
 
 def lapses(office, settlement):
     eventually(lambda: office.place.database.value("SELECT condition FROM lease.leases WHERE lease = %s", (settlement,)) in ("lapsed", "free"),
-               10, "the lease lapses", every=0.02)
+               60, "the lease lapses", every=0.02)
 
 
 def begun(office, settlement, contract, point="royalty.written", ttl_ms=3000):

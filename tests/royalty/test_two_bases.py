@@ -75,7 +75,7 @@ def test_two_bases__of_a_run_that_lost_its_lease_are_reported(office, guarded):
     run = office.run("late", contracts="track-contract/late", chunk_sales=HALF, ttl_ms=1500)
     run.start(crash="royalty.closed:1:stop").stopped_at("royalty.closed")
     refused(office, "UPDATE royalty.track_contract SET rate = 0.60 WHERE contract = 'late'")
-    eventually(lambda: edited(office, "late"), 10, "the lease lapses, and the edit is let in", every=0.01)
+    eventually(lambda: edited(office, "late"), 60, "the lease lapses, and the edit is let in", every=0.01)
     run.resume()
     status, said = run.wait()
     assert (status, said["basis"]) == (65, "changed") and "settle anew" in run.log()

@@ -15,11 +15,13 @@ def pause(seconds):
 def eventually(condition, limit=30.0, what="the condition", every=0.02):
     """Calls condition() until it returns something true, and returns that.
 
-    An AssertionError inside the condition means 'not yet'; after `limit` seconds the last one is told.
+    An AssertionError inside the condition means 'not yet'; after `limit` seconds the last one is told. It is called once after them in any
+    case: a machine that stood still meanwhile has not given it a chance.
     """
     deadline = time.monotonic() + limit
     last = None
     while True:
+        is_last = time.monotonic() >= deadline
         try:
             value = condition()
             if value:
@@ -27,6 +29,6 @@ def eventually(condition, limit=30.0, what="the condition", every=0.02):
             last = None
         except AssertionError as error:
             last = error
-        if time.monotonic() >= deadline:
+        if is_last:
             raise NotYet(f"{what} did not come true within {limit} s" + (f": {last}" if last else "")) from last
         pause(every)

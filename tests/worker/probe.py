@@ -60,7 +60,7 @@ class Probe:
             answer = self.ask(line)
             return answer if answer["outcome"] != "busy" else None
 
-        return eventually(decided, 10, f"an answer to {line} that stands")
+        return eventually(decided, 60, f"an answer to {line} that stands")
 
     def ask(self, line, answer="answer", limit=30):
         """Says a line and returns the next event of the kind that answers it."""

@@ -12,4 +12,4 @@ def test_run__lives_while_there_is_progress_and_is_lost_when_it_is_stuck(place, 
     lost = run.wait_for("lost", 10)
     assert not lost["mine"]
     other = probes.run(name="other", ttl_ms=2000)
-    eventually(lambda: other.ask("start b 10000 album/7")["status"] == "accepted", 10, "the resource is free")
+    eventually(lambda: other.ask("start b 10000 album/7")["status"] == "accepted", 60, "the resource is free")

@@ -28,7 +28,7 @@ def test_cut__a_short_one_costs_nothing(stage, broker_link):
     stage.request(120, "slow", ms=50)
     probe.wait_for("settled", count=20, limit=40)
     broker_link.cut()
-    eventually(lambda: "brokers are down" in probe.log_tail(), 10, "it has noticed")
+    eventually(lambda: "brokers are down" in probe.log_tail(), 60, "it has noticed")
     broker_link.mend()
     probe.wait_for("settled", count=120, limit=90)
     assert len(probe.find("begin")) == 120 and not probe.find("lost")
