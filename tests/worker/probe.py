@@ -41,7 +41,7 @@ class Probe:
         return [event for event in self.events
                 if event["what"] == what and all(event.get(name) == value for name, value in members.items())]
 
-    def wait_for(self, what, limit=20, count=1, **members):
+    def wait_for(self, what, limit=60, count=1, **members):
         """The count-th such event."""
         def there():
             found = self.find(what, **members)
@@ -62,7 +62,7 @@ class Probe:
 
         return eventually(decided, 60, f"an answer to {line} that stands")
 
-    def ask(self, line, answer="answer", limit=30):
+    def ask(self, line, answer="answer", limit=60):
         """Says a line and returns the next event of the kind that answers it."""
         before = len(self.find(answer))
         self.say(line)
@@ -81,7 +81,7 @@ class Probe:
         self.process.kill()
         self.process.wait(30)
 
-    def end(self, limit=30):
+    def end(self, limit=60):
         """In order, if it still can."""
         if self.process.poll() is None:
             self.thaw()

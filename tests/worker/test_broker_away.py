@@ -24,9 +24,9 @@ class Stage:
 
 
 def test_cut__a_short_one_costs_nothing(stage, broker_link):
-    probe = stage.probes.pool(link=broker_link, concurrency=4, credit=8, ttl_ms=12000, answer_ms=3000)
+    probe = stage.probes.pool(link=broker_link, concurrency=4, credit=8, ttl_ms=30000, answer_ms=3000)
     stage.request(120, "slow", ms=50)
-    probe.wait_for("settled", count=20, limit=40)
+    probe.wait_for("settled", count=20)
     broker_link.cut()
     eventually(lambda: "brokers are down" in probe.log_tail(), 60, "it has noticed")
     broker_link.mend()
@@ -38,13 +38,13 @@ def test_cut__a_short_one_costs_nothing(stage, broker_link):
 
 
 def test_cut__a_long_one_ends_the_lease_before_somebody_else_has_it(stage, broker_link):
-    probe = stage.probes.pool(link=broker_link, name="first", concurrency=1, credit=1, ttl_ms=2000)
+    probe = stage.probes.pool(link=broker_link, name="first", concurrency=1, credit=1, ttl_ms=4000)
     stage.request(1, "stubborn", ms=60000)
-    probe.wait_for("effect", limit=40)
+    probe.wait_for("effect")
     broker_link.cut()
     second = stage.probes.pool(name="second", ttl_ms=2000)
-    taken = second.wait_for("begin", 15, lease="file-0")
-    told = probe.wait_for("lost", 5)
+    taken = second.wait_for("begin", lease="file-0")
+    told = probe.wait_for("lost")
     assert told["at"] < taken["at"] and not told["mine"]
     last = probe.find("effect")[-1]
     assert last["at"] < taken["at"]                                  # never both inside

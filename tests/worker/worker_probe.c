@@ -10,8 +10,8 @@
  *   worker_probe run KIND key=value…      ttl_ms, margin_ms, name
  *       input: "start LEASE WAIT_MS [RESOURCE…]", "manual LEASE WAIT_MS", "later LEASE RESOURCE…" (answer by callback),
  *       "patient LEASE LINE_MS [RESOURCE…]" (waits in line), "latent LEASE LINE_MS [RESOURCE…]" (the same, by callback),
- *       "list LEASE WAIT_MS TYPE COUNT [EVERY PAUSE_MS]" (all of that type: <TYPE>/0 …, with pauses; without length, the listing breaks
- *       off there), "many LEASE WAIT_MS TYPE COUNT" (as an array), "renew MS", "advance STEP MS", "finish MS",
+ *       "list LEASE WAIT_MS TYPE COUNT [EVERY PAUSE_MS [FROM]]" (all of that type: <TYPE>/0 …, with pauses, behind FROM; without length,
+ *       the listing breaks off there), "many LEASE WAIT_MS TYPE COUNT" (as an array), "renew MS", "advance STEP MS", "finish MS",
  *       "fail MS", "release MS", "progress MS" (keeps reporting so long), "mine", "free", "end"; all but the first seven for the
  *       newest run */
 #include "worker/lease_worker.h"
@@ -94,15 +94,17 @@ static bool is_mode(const struct lease_grant *grant, const char *mode) {
     return grant->payload && strstr(grant->payload, mode) != NULL;
 }
 
-/* Effects, one every 10 ms, each only while the lease is ours. */
+/* Effects, one every 10 ms, each only while the lease is ours. `looked`: when it was about to look whether it is. */
 static bool work_slowly(struct lease_item *item, long ms) {
     const struct lease_grant *grant = lease_item_grant(item);
-    for (double end = now_s() + (double)ms / 1000; now_s() < end; pause_ms(10)) {
+    for (double end = now_s() + (double)ms / 1000, looked; (looked = now_s()) < end; pause_ms(10)) {
+        char more[48];
         if (!lease_item_progress(item)) {
             say_item("stopped working", grant, "");
             return false;
         }
-        say_item("effect", grant, "");
+        snprintf(more, sizeof more, ", \"looked\": %.6f", looked);
+        say_item("effect", grant, more);
     }
     return true;
 }
@@ -276,12 +278,12 @@ static void start_run(struct lease_client *client, char **words, size_t count, s
 
 struct list {
     const char *type;
-    long at, count, pause_at, pause_ms;
+    long at, count, pause_at, pause_ms, pause_from;
     char name[64];
 };
 
 static bool is_pause(const struct list *list) {
-    return list->at > 0 && list->at % list->pause_at == 0;
+    return list->at > list->pause_from && list->at % list->pause_at == 0;
 }
 
 static const char *next_of_list(void *context, struct lease_error *error) {
@@ -305,6 +307,7 @@ static void start_list(struct lease_client *client, char **words, size_t count, 
     if (count > 6) {
         list.pause_at = strtol(words[5], NULL, 10);
         list.pause_ms = strtol(words[6], NULL, 10);
+        list.pause_from = count > 7 ? strtol(words[7], NULL, 10) : 0;
     }
     lease_run_options_init(&options);
     options.lease = words[1];
