@@ -30,7 +30,7 @@ def fixture_inbox(inbox_database):
 
 @pytest.fixture(name="deliver")
 def fixture_deliver(build, inbox):
-    def deliver(fence=5, url=None, timeout_ms=5000, lost_after=None, body=BODY):
+    def deliver(fence=5, url=None, timeout_ms=20000, lost_after=None, body=BODY):
         words = [f"{build}/delivery_probe", url or inbox.url, str(timeout_ms), "m1", str(fence), claim_of(fence), body]
         done = subprocess.run(words + ([str(lost_after)] if lost_after is not None else []), stdout=subprocess.PIPE, text=True,
                               timeout=60)

@@ -218,7 +218,7 @@ def test_file_effect__a_lock_is_waited_for_within_the_bound_of_a_call(files, wor
         cursor.execute("SELECT FROM fileserver.file WHERE file = 'f1' FOR UPDATE")
         begun = time.monotonic()
         assert worker("f1", 5).answer() == ["retry", "55P03"]
-        assert time.monotonic() - begun < 2.5
+        assert time.monotonic() - begun < 6         # not given, the bound is 8 s
     assert worker("f1", 5).answer() == ["removed", str(SIZE), "5"]
 
 

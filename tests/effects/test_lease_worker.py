@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 300 TAKES 100
+# ctest: LABEL worker TIMEOUT 300 TAKES 70
 """The reference worker in a real system: many cleanups by workers that are killed and that sleep through their leases, a kill at each
 named point, deliveries to a receiver behind a gate, and a stop in order. The books are checked on topics, tables and disk."""
 import json
@@ -11,6 +11,7 @@ import pytest
 import books_files
 from fileserver import FileServer
 from inbox import Inbox
+from leasectl import small_topics
 from topics import read_topic
 from waiting import eventually
 from workers import LeaseWorker
@@ -23,10 +24,11 @@ ENDED = "SELECT count(*) FROM lease.leases WHERE kind = %s AND state IN ('finish
 
 
 @pytest.fixture(name="live")
-def fixture_live(place):
-    """With a coordinator."""
-    place.coordinator().start()
-    return place
+def fixture_live(bare_place):
+    """With tables, topics of few partitions, and a coordinator."""
+    bare_place.ctl("migrate")
+    small_topics(bare_place).coordinator().start()
+    return bare_place
 
 
 @pytest.fixture(name="files")
@@ -91,17 +93,20 @@ def test_lease_worker__removes_what_was_requested_whoever_dies_or_sleeps(live, f
 
 
 def test_lease_worker__killed_at_each_point_is_completed_by_another(live, files, new_worker):
+    """Each asks for one item, so each has one when it dies."""
     files.open_account("a1")
     files.add_many([(f"f{n}", "a1", 1000 + n) for n in range(len(POINTS))])
-    for n, point in enumerate(POINTS):
-        dying = new_worker("cleanup", files).start(crash=f"{point}:1")
-        request(live, "cleanup", [(f"f{n}", None)])
-        dying.died_at(point)
-        successor = new_worker("cleanup", files).start()
-        all_ended(live, "cleanup", n + 1)
-        assert successor.stop()
+    dying = {point: new_worker("cleanup", files, concurrency=1, credit=1).start(crash=f"{point}:1", wait=False) for point in POINTS}
+    eventually(lambda: live.database.value("SELECT count(*) FROM lease.demands") == len(POINTS), 60, "each of them asks for an item")
+    request(live, "cleanup", [(f"f{n}", None) for n in range(len(POINTS))])
+    for point, worker in dying.items():
+        worker.died_at(point)
+    successor = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start()
+    all_ended(live, "cleanup", len(POINTS))
+    assert successor.stop()
     found = balance(live, files)
     assert found["final"] == {"finished": len(POINTS)} and found["on_disk"] == 0
+    assert live.database.value("SELECT count(*) FROM lease.leases WHERE attempt > 1") == len(POINTS)
     assert files.used("a1") == 0
 
 
@@ -125,8 +130,9 @@ def test_lease_worker__who_sleeps_between_look_and_step_is_turned_away(live, fil
     sleeping.stopped_at("effect.renamed")
     successor = new_worker("cleanup", files, ttl_ms=LONG_TTL_MS).start(crash=f"{successors}:1:stop")
     successor.stopped_at(successors)
+    said = len(sleeping.log())
     sleeping.resume()
-    eventually(lambda: "event=file" in sleeping.log(), 60, "the late effect has come to its end")
+    eventually(lambda: "event=file" in sleeping.log()[said:], 60, "the late effect has come to its end")
     assert ("verdict=stale" in sleeping.log()) == is_gate_on
     successor.resume()
     all_ended(live, "cleanup", 1)
@@ -256,20 +262,23 @@ def test_lease_worker__waits_out_a_database_that_is_away(live, files, new_worker
     assert balance(live, files)["final"] == {"finished": 20}
 
 
-@pytest.mark.parametrize("settings, status, word", (
-    ({"file_root": "/nowhere"}, 78, "/nowhere"), ({"file_root": None}, 78, "file_root"), ({"credit": 1}, 78, "credit"),
-    ({"kind": "delivery"}, 78, "delivery_url"), ({"kind": "delivery", "delivery_url": "file:///"}, 78, "delivery_url"),
-    ({"kind": "delivery", "delivery_url": "http://x/", "ttl_ms": 2999}, 78, "ttl_ms"), ({"kind": "settlement"}, 78, "kind"), ({"ttl_ms": 1}, 78, "ttl_ms"), ({"unheard_of": 1}, 78, "LEASE_UNHEARD_OF")))
-def test_lease_worker__says_what_is_wrong_with_its_configuration(bare_place, files, settings, status, word):
-    values = {"kind": "cleanup", "brokers": bare_place.kafka.brokers, "file_root": files.root, "file_database": files.database.conninfo}
-    values.update(settings)
-    environment = {f"LEASE_{key.upper()}": str(value) for key, value in values.items() if value is not None}
-    done = subprocess.run([bare_place.program("lease-worker")], env=environment, stderr=subprocess.PIPE, text=True, timeout=30)
-    assert (done.returncode, word in done.stderr) == (status, True), done.stderr
+WRONG = (
+    ({"file_root": "/nowhere"}, "/nowhere"), ({"file_root": None}, "file_root"), ({"credit": 1}, "credit"), ({"kind": "delivery"}, "delivery_url"),
+    ({"kind": "delivery", "delivery_url": "file:///"}, "delivery_url"), ({"kind": "delivery", "delivery_url": "http://x/", "ttl_ms": 2999}, "ttl_ms"),
+    ({"kind": "settlement"}, "kind"), ({"ttl_ms": 1}, "ttl_ms"), ({"unheard_of": 1}, "LEASE_UNHEARD_OF"))
+
+
+def test_lease_worker__says_what_is_wrong_with_its_configuration(kafka, build, files):
+    for settings, word in WRONG:
+        values = {"kind": "cleanup", "brokers": kafka.brokers, "file_root": files.root, "file_database": files.database.conninfo}
+        values.update(settings)
+        environment = {f"LEASE_{key.upper()}": str(value) for key, value in values.items() if value is not None}
+        done = subprocess.run([f"{build}/worker/daemon/lease-worker"], env=environment, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert (done.returncode, word in done.stderr) == (78, True), (settings, done.stderr)
 
 
 def test_lease_worker__a_wrong_flag_is_a_matter_of_usage(build):
-    done = subprocess.run([f"{build}/worker/daemon/lease-worker", "--tll-ms", "5"], stderr=subprocess.PIPE, text=True, timeout=30)
+    done = subprocess.run([f"{build}/worker/daemon/lease-worker", "--tll-ms", "5"], stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 64 and "--ttl-ms" in done.stderr
 
 
