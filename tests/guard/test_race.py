@@ -198,7 +198,7 @@ def test_race__the_judge_finds_a_guard_that_is_broken(bare, word, sentence):
     bare.query("CREATE OR REPLACE FUNCTION lease.stamp_is_live(p_fence bigint, p_lease_until timestamptz) RETURNS boolean LANGUAGE plpgsql AS "
                f"$$ BEGIN RETURN {word}; END $$")
     try:
-        for _ in range(6):
+        for _ in range(20):
             found = [fault for fault in race_on(bare, BROKEN_SECONDS).faults() if sentence in fault]
             if found:
                 break
