@@ -30,7 +30,7 @@ class Language:
 
     def run(self, program, *words):
         process = self.start(program, *words)
-        said, _ = process.communicate(timeout=90)
+        said, _ = process.communicate(timeout=120)
         assert process.returncode == 0, said
         return said
 
@@ -58,18 +58,22 @@ def finished_of(said):
 def test_what_one_language_requests_others_finish_once(place, python, java):
     place.coordinator().start()
     requesting = java.start("producer", "cleanup.request", *[f"j-{number}" for number in range(60)])      # takes seconds to start
-    workers = [python.start("worker", "--kind", "cleanup", "--ttl", "5", "--until-idle", "15"), java.start("worker", "cleanup", "15"),
-               python.start("worker", "--kind", "cleanup", "--threads", "1", "--ttl", "5", "--until-idle", "15")]
+    workers = [python.start("worker", "--kind", "cleanup", "--ttl", "30"), java.start("worker", "cleanup"),
+               python.start("worker", "--kind", "cleanup", "--threads", "1", "--ttl", "30")]
     eventually(lambda: place.database.value("SELECT count(*) FROM lease.demands") == len(workers), 60, "each of them asks for items")
     python.run("producer", "cleanup.request", *[f"p-{number}" for number in range(60)])
-    assert requesting.wait(90) == 0
-    shares = [finished_of(worker.communicate(timeout=90)[0]) for worker in workers]
-    place.wait_idle(30)
+    assert requesting.wait(120) == 0
+    eventually(lambda: place.database.value("SELECT count(*) FROM lease.leases WHERE state = 'finished'") == 120, 90, "all are finished")
+    for worker in workers:
+        worker.terminate()      # it ends what it has in hand, and says what it did
+    shares = [finished_of(worker.communicate(timeout=120)[0]) for worker in workers]
+    assert [finished_of(python.run("worker", "--until-idle", "1")), finished_of(java.run("worker", "cleanup", "1"))] == [0, 0]
+    place.wait_idle()
     answers = collections.Counter(place.database.query("SELECT subject FROM lease.timeline WHERE event = 'finished'"))
     assert len(answers) == 120 and set(answers.values()) == {1}
     assert sum(shares) == 120 and all(share > 0 for share in shares), f"each has a share: {shares}"
     for language in (python, java):
-        said = language.run("results", *(["--until-idle", "2"] if language is python else ["2"]))
+        said = language.run("results", *(["--until-idle", "5"] if language is python else ["5"]))
         assert finished_of(said) == 120
         assert len(re.findall(r"^\d+ finished cleanup/[pj]-\d+ fence \d+$", said, re.M)) == 120
     books.balance(books.collect(place))
@@ -78,5 +82,5 @@ def test_what_one_language_requests_others_finish_once(place, python, java):
 def test_a_run_is_started_by_the_producer(place, python):
     place.coordinator().start()
     python.run("producer", "settlement.start", "run-1", "--data", '{"holder": "me", "resources": ["album/7"]}')
-    place.wait_idle(30)
-    assert re.search(r"^\d+ granted settlement/run-1 fence 1$", python.run("results", "--until-idle", "1.5"), re.M)
+    place.wait_idle()
+    assert re.search(r"^\d+ granted settlement/run-1 fence 1$", python.run("results", "--until-idle", "5"), re.M)

@@ -1,4 +1,4 @@
-# ctest: LABEL royalty TIMEOUT 120
+# ctest: LABEL royalty TIMEOUT 180 TAKES 30
 """A settlement whose run dies or sleeps in the middle and is taken over by another one, under a higher fence.
 
 What would go wrong: a line that is there twice; a successor that begins anew though everything still holds, or goes on where rates have
@@ -17,7 +17,7 @@ def lapses(office, settlement):
                60, "the lease lapses", every=0.02)
 
 
-def begun(office, settlement, contract, point="royalty.written", ttl_ms=3000):
+def begun(office, settlement, contract, point="royalty.written", ttl_ms=5000):
     """Half of it is computed, or written, and there it is stopped."""
     office.royalty.story(contract)
     first = office.run(settlement, name="first", contracts=f"track-contract/{contract}", chunk_sales=HALF, ttl_ms=ttl_ms)
@@ -30,7 +30,7 @@ def follow(office, settlement, contract):
 
 
 def test_takeover__goes_on_where_the_dead_one_was(office):
-    first = begun(office, "killed", "killed")
+    first = begun(office, "killed", "killed", ttl_ms=8000)
     refused = office.run("killed", name="early", contracts="track-contract/killed").start()
     assert refused.wait()[0] == 75 and "outcome=held" in refused.log()
     first.kill()

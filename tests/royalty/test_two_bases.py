@@ -1,4 +1,4 @@
-# ctest: LABEL royalty TIMEOUT 120
+# ctest: LABEL royalty TIMEOUT 120 TAKES 12
 """The settlement of a contract that pays 70 percent: tracks 1 to 500 are computed, an operator sets 60 percent, tracks 501 to 1000 are
 computed.
 
@@ -52,7 +52,7 @@ def refused(office, statement):
     begun = time.monotonic()
     with pytest.raises(psycopg2.Error) as caught:
         office.royalty.database.query(statement)
-    assert caught.value.pgcode == "LE010" and time.monotonic() - begun < 1
+    assert caught.value.pgcode == "LE010" and time.monotonic() - begun < 10     # the run in the way stands still for as long as we like
     return caught.value
 
 
@@ -72,7 +72,7 @@ def test_two_bases__are_refused_where_the_table_is_guarded(office, guarded):
 
 def test_two_bases__of_a_run_that_lost_its_lease_are_reported(office, guarded):
     office.royalty.story("late")
-    run = office.run("late", contracts="track-contract/late", chunk_sales=HALF, ttl_ms=1500)
+    run = office.run("late", contracts="track-contract/late", chunk_sales=HALF, ttl_ms=5000)
     run.start(crash="royalty.closed:1:stop").stopped_at("royalty.closed")
     refused(office, "UPDATE royalty.track_contract SET rate = 0.60 WHERE contract = 'late'")
     eventually(lambda: edited(office, "late"), 60, "the lease lapses, and the edit is let in", every=0.01)

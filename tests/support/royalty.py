@@ -128,7 +128,7 @@ class LeaseRoyalty:
     def resume(self):
         self.child.signal(signal.SIGCONT)
 
-    def wait(self, limit=60):
+    def wait(self, limit=90):
         """(exit status, what it printed)"""
         eventually(lambda: not self.child.is_running(), limit, f"{self.name} ends", every=0.01)
         with open(self.output, encoding="utf-8") as output:

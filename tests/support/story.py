@@ -70,19 +70,19 @@ def play(place, tell):
 def settlement(teller):
     says, types = teller.says, teller.types
     teller.chapter("A settlement, paused at the wrong moment")
-    says("Run A starts the settlement of June and takes the contracts it reads. Its lease lasts 3 seconds unless it is "
+    says("Run A starts the settlement of June and takes the contracts it reads. Its lease lasts 5 seconds unless it is "
          "renewed. The grant has a number, the fence.")
-    types("send settlement.start royalty-2026-06 holder=run-a ttl_ms=3000 "
+    types("send settlement.start royalty-2026-06 holder=run-a ttl_ms=5000 "
           "resources:='[\"album/7\",\"track/501\"]' --wait --grant-to run-a.json", "granted")
     says("Run B tries the same settlement and is refused at once; the answer says who has it and until when. So is a "
          "correction run that needs one of the same contracts.")
     types("send settlement.start royalty-2026-06 holder=run-b --wait", "held", 1)
     types("send settlement.start correction-12 holder=run-c resources:='[\"track/501\"]' --wait", "held", 1)
-    says("Run A renews: three more seconds from now.")
-    types("send settlement.renew --grant run-a.json ttl_ms=3000 --wait", "renewed")
+    says("Run A renews: five more seconds from now.")
+    types("send settlement.renew --grant run-a.json ttl_ms=5000 --wait", "renewed")
     says("Now run A is paused (a long collection of garbage, a stopped container). Nobody renews, the lease lapses, and "
          "everybody downstream is told at once which fences no longer count.")
-    types("tail results --lease settlement/royalty-2026-06 --outcome lapsed --follow --count 1 --wait 15", "lapsed")
+    types("tail results --lease settlement/royalty-2026-06 --outcome lapsed --follow --count 1 --wait 30", "lapsed")
     says("Run B takes over. Its fence is higher.")
     types("send settlement.start royalty-2026-06 holder=run-b resources:='[\"album/7\",\"track/501\"]' "
           "--wait --grant-to run-b.json", "granted")
@@ -99,7 +99,7 @@ def cleanup(teller):
     teller.chapter("A file to clean up, and a worker that died")
     says("A file is to be deleted and its quota settled: an item in the pool. Worker 1 claims it, and dies.")
     types("send cleanup.request file/2101 payload:='{\"path\":\"/srv/2101\",\"bytes\":4096}' --wait", "requested")
-    types("send cleanup.claim worker-1 credit_total=1 refresh=1 ttl_ms=1500 --wait --grant-to worker-1.json", "granted")
+    types("send cleanup.claim worker-1 credit_total=1 refresh=1 ttl_ms=4000 --wait --grant-to worker-1.json", "granted")
     says("Worker 2 asks too. Nothing is there now, so its demand stays open. Worker 1's lease lapses, the item is ready "
          "again after a pause, and goes to worker 2 with a higher fence: attempt 2.")
     types("send cleanup.claim worker-2 credit_total=1 refresh=1 wait_ms=20000 --wait=20 --grant-to worker-2.json", "waiting")
@@ -144,11 +144,11 @@ def paused_worker(teller, place, files, first, second):
     look()
     says("Its lease lapses. Worker B gets the file under a higher fence, finds it half done, and ends it.")
     second.start()
-    types("tail results --lease cleanup/report --outcome finished --follow --count 1 --wait 30", "finished")
+    types("tail results --lease cleanup/report --outcome finished --follow --count 1 --wait 60", "finished")
     used = look()
     says("Worker A wakes up (SIGCONT) where it was: its next step is to settle the quota. The gate has seen a higher fence.")
     first.resume()
-    eventually(lambda: "verdict=stale" in first.log(), 20, "worker A is refused")
+    eventually(lambda: "verdict=stale" in first.log(), 60, "worker A is refused")
     teller.shows(*[line.split(" ", 1)[1] for line in first.log().splitlines() if "lease lost" in line or "verdict=stale" in line])
     says("Nothing has changed: the file is gone once, and its bytes were given back once.")
     if look() != used or used != 1000:
