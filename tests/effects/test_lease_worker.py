@@ -11,7 +11,6 @@ import pytest
 import books_files
 from fileserver import FileServer
 from inbox import Inbox
-from leasectl import small_topics
 from topics import read_topic
 from waiting import eventually
 from workers import LeaseWorker
@@ -24,11 +23,10 @@ ENDED = "SELECT count(*) FROM lease.leases WHERE kind = %s AND state IN ('finish
 
 
 @pytest.fixture(name="live")
-def fixture_live(bare_place):
-    """With tables, topics of few partitions, and a coordinator."""
-    bare_place.ctl("migrate")
-    small_topics(bare_place).coordinator().start()
-    return bare_place
+def fixture_live(small_place):
+    """With a coordinator."""
+    small_place.coordinator().start()
+    return small_place
 
 
 @pytest.fixture(name="files")

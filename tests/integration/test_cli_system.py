@@ -9,6 +9,11 @@ from leasectl import NO, YES, Leasectl
 
 
 @pytest.fixture
+def place(small_place):
+    return small_place
+
+
+@pytest.fixture
 def leasectl(place):
     place.coordinator().start()
     return Leasectl.of(place)

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import Producer
 
 from harness import eventually, read_topic
-from leasectl import small_topics
 from stage import Stage
 
 GATE_SQL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "sql", "gate", "gate.sql")
@@ -50,10 +49,8 @@ class GateProcess:
 
 
 @pytest.fixture(name="stage")
-def fixture_stage(bare_place):
-    bare_place.ctl("migrate")
-    small_topics(bare_place)
-    return Stage(bare_place)
+def fixture_stage(small_place):
+    return Stage(small_place)
 
 
 @pytest.fixture(name="new_gate")

@@ -12,16 +12,16 @@ def reports(coordinator):
     return [line for line in coordinator.log_text().splitlines() if "event=guard " in line]
 
 
-def test_a_sound_guard_is_nothing_to_report(place):
-    place.database.query(TABLES)
-    coordinator = place.coordinator().start()
+def test_a_sound_guard_is_nothing_to_report(small_place):
+    small_place.database.query(TABLES)
+    coordinator = small_place.coordinator().start()
     eventually(lambda: coordinator.metric("lease_guard_findings") == 0, 60, "it has looked")
     assert reports(coordinator) == []
 
 
-def test_what_was_altered_and_what_is_not_guarded_is_reported(place):
-    place.database.query(TABLES + "ALTER TABLE public.album_contract DISABLE TRIGGER lease_guard_edit; CREATE TABLE public.track_contract (id int PRIMARY KEY)")
-    coordinator = place.coordinator().start()
+def test_what_was_altered_and_what_is_not_guarded_is_reported(small_place):
+    small_place.database.query(TABLES + "ALTER TABLE public.album_contract DISABLE TRIGGER lease_guard_edit; CREATE TABLE public.track_contract (id int PRIMARY KEY)")
+    coordinator = small_place.coordinator().start()
     eventually(lambda: coordinator.metric("lease_guard_findings") == 2, 60, "both are counted")
     said = reports(coordinator)
     assert len(said) == 2 and all("level=warning" in line and "remedy=" in line for line in said)

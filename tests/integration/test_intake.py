@@ -116,37 +116,37 @@ def test_a_stop_drains_and_leaves_nothing_undone(place):
 
 
 @pytest.mark.parametrize("point", ["tx.begun", "tx.offset_locked", "tx.applied", "commit.before_send", "commit.sent_no_reply"])
-def test_a_connection_lost_in_a_transaction_is_answered_once(place, point):
+def test_a_connection_lost_in_a_transaction_is_answered_once(small_place, point):
     """F3 to F5: whatever happened to the commit, the offset row tells."""
-    coordinator, events = place.coordinator().start(crash=f"{point}:3:error"), place.events()
+    coordinator, events = small_place.coordinator().start(crash=f"{point}:3:error"), small_place.events()
     for wave in range(4):   # a transaction at least for each
         for number in range(10):
             events.send("settlement", "start", f"run-{wave}-{number}", {"holder": "h-1", "ttl_ms": 600000})
         events.flush()
-        place.wait_idle(60)
+        small_place.wait_idle(60)
     assert point in coordinator.crashes()
-    assert place.database.query("SELECT event, count(*) FROM lease.timeline GROUP BY event") == [("granted", 40)]
+    assert small_place.database.query("SELECT event, count(*) FROM lease.timeline GROUP BY event") == [("granted", 40)]
 
 
-def test_a_message_that_kills_is_given_up_and_the_others_go_on(place):
+def test_a_message_that_kills_is_given_up_and_the_others_go_on(small_place):
     """The process dies of its first transaction, again and again: only notes in transactions of their own end that."""
-    coordinator, events = place.coordinator(), place.events()
-    killer = start_run(place, events, "killer")
+    coordinator, events = small_place.coordinator(), small_place.events()
+    killer = start_run(small_place, events, "killer")
     begun = 0
     for _ in range(20):
         coordinator.start(crash="tx.begun:1:kill", wait=False)
         eventually(lambda: not coordinator.child.is_running(), 60, "it dies")
-        begun = place.database.value("SELECT coalesce(max(tries), 0) FROM lease.attempt")
+        begun = small_place.database.value("SELECT coalesce(max(tries), 0) FROM lease.attempt")
         if begun > 3:
             break
     assert begun == 4 and "with caution" in coordinator.log_text()
-    others = [start_run(place, events, f"other-{number}") for number in range(24)]
+    others = [start_run(small_place, events, f"other-{number}") for number in range(24)]
     coordinator.start()
-    place.wait_idle(60)
-    letters = place.database.query("SELECT origin_topic, origin_partition, origin_offset, reason FROM lease.timeline"
+    small_place.wait_idle(60)
+    letters = small_place.database.query("SELECT origin_topic, origin_partition, origin_offset, reason FROM lease.timeline"
                                    " WHERE event = 'dead_letter'")
-    assert letters == [(place.prefix + killer[0], killer[1], killer[2], "killed_process")]
-    assert place.database.value("SELECT count(*) FROM lease.timeline WHERE event = 'granted'") == len(others)
+    assert letters == [(small_place.prefix + killer[0], killer[1], killer[2], "killed_process")]
+    assert small_place.database.value("SELECT count(*) FROM lease.timeline WHERE event = 'granted'") == len(others)
 
 
 def test_away_from_the_database_it_leaves_the_group_and_comes_back(kafka, build, folder):
@@ -205,46 +205,46 @@ def test_one_message_that_the_database_refuses_among_500(place):
     assert coordinator.metric("lease_batch_messages_count") < 40, "halved, not one by one"
 
 
-def test_a_broken_invariant_ends_the_process_and_loses_nothing(place):
-    raise_on(place, "consumed", "true", "LE007")
-    coordinator, events = place.coordinator().start(), place.events()
-    start_run(place, events, "run-1")
+def test_a_broken_invariant_ends_the_process_and_loses_nothing(small_place):
+    raise_on(small_place, "consumed", "true", "LE007")
+    coordinator, events = small_place.coordinator().start(), small_place.events()
+    start_run(small_place, events, "run-1")
     eventually(lambda: not coordinator.child.is_running(), 60, "it ends")
     assert coordinator.child.returncode() == 70
     assert "LE007" in coordinator.log_text()
-    place.database.query("DROP TRIGGER broken ON lease.consumed")
+    small_place.database.query("DROP TRIGGER broken ON lease.consumed")
     coordinator.start()
-    assert wait_answers(place, "run-1") == ["granted"]
+    assert wait_answers(small_place, "run-1") == ["granted"]
 
 
-def test_a_clock_far_behind_is_waited_for_and_told(place):
+def test_a_clock_far_behind_is_waited_for_and_told(small_place):
     """As the database's clock stands after a failover to a server whose clock is wrong; here the last decision is moved instead."""
-    coordinator, events = place.coordinator().start(), place.events()
-    start_run(place, events, "before")
-    assert wait_answers(place, "before") == ["granted"] and coordinator.stop()
-    place.database.query("UPDATE lease.journal SET at = at + interval '1 hour'")
+    coordinator, events = small_place.coordinator().start(), small_place.events()
+    start_run(small_place, events, "before")
+    assert wait_answers(small_place, "before") == ["granted"] and coordinator.stop()
+    small_place.database.query("UPDATE lease.journal SET at = at + interval '1 hour'")
     coordinator.start(wait=False)
-    start_run(place, events, "meanwhile")
+    start_run(small_place, events, "meanwhile")
     eventually(lambda: "behind its last decision" in coordinator.get("/readyz")[1], 60, "it says why it is not ready")
     eventually(lambda: coordinator.get("/readyz")[0] == 503 and coordinator.get("/livez")[0] == 200, what="it is alive and not ready")
     eventually(lambda: "code=LE003" in coordinator.log_text(), what="it logs why")
-    assert answers(place, "meanwhile") == []
-    place.database.query("UPDATE lease.journal SET at = at - interval '1 hour'")
-    assert wait_answers(place, "meanwhile") == ["granted"]
+    assert answers(small_place, "meanwhile") == []
+    small_place.database.query("UPDATE lease.journal SET at = at - interval '1 hour'")
+    assert wait_answers(small_place, "meanwhile") == ["granted"]
     coordinator.wait_ready()
 
 
-def test_F35_renewals_pass_a_lane_that_stands(place):
+def test_F35_renewals_pass_a_lane_that_stands(small_place):
     """A backlog, or a lane that waits, must end no live run: renewals have a topic and a lane of their own."""
-    stage = Stage(place, lanes=1)
+    stage = Stage(small_place, lanes=1)
     mine = stage.grant(stage.ask("settlement", "start", "run-1", {"holder": "a"})["fence"])
     stage.ask("settlement", "start", "run-2", {"holder": "b"})
-    stranger = psycopg2.connect(place.database.conninfo)
+    stranger = psycopg2.connect(small_place.database.conninfo)
     stranger.cursor().execute("SELECT 1 FROM lease.lease WHERE lease = 'run-2' FOR UPDATE")
     waiting = [stage.events.place_of("settlement", "start", name, {"holder": "c"}) for name in ("run-2", "run-3", "run-4")]
     for _ in range(20):
         assert stage.ask("settlement", "renew", "run-1", stage.as_holder(mine))["outcome"] == "renewed"
-    assert answers(place, "run-2") == ["granted"], "the lane should stand, or nothing is shown"
+    assert answers(small_place, "run-2") == ["granted"], "the lane should stand, or nothing is shown"
     stranger.rollback()
     assert stage.answer_to(waiting[0])["outcome"] == "held"
     stage.balance()

@@ -62,8 +62,8 @@ def is_good(schemas, came, answer):
         assert schemas.undescribed("result.json", value) == []
 
 
-def test_a_worker_renews_and_finishes_what_it_holds_in_one_message_each(place, schemas):
-    pool = Pool(place)
+def test_a_worker_renews_and_finishes_what_it_holds_in_one_message_each(small_place, schemas):
+    pool = Pool(small_place)
     renewed, came = pool.say("renew", pool.items(), ttl_ms=1200000)
     is_good(schemas, came, renewed)
     assert (renewed["outcome"], renewed["lease"], renewed["holder"]) == ("answered", WORKER, WORKER)
@@ -107,8 +107,8 @@ def test_a_worker_renews_and_finishes_what_it_holds_in_one_message_each(place, s
     assert figures["outcomes"] == {"requested": COUNT, "granted": 1, "answered": 2, "duplicate": 1, "malformed": 1}
 
 
-def test_what_is_wrong_with_one_item_is_wrong_with_the_command(place, schemas):
-    pool = Pool(place, "delivery")
+def test_what_is_wrong_with_one_item_is_wrong_with_the_command(small_place, schemas):
+    pool = Pool(small_place, "delivery")
     for fault, reason, field in (({"fence": 0}, "out_of_range", "items[3].fence"), ({"token": "x"}, "wrong_type", "items[3].token"),
                                  ({"lease": "item-00"}, "repeated", "items[3].lease"), ({"reason": ""}, "empty", "items[3].reason")):
         said = pool.items(reason="broken")
@@ -122,8 +122,8 @@ def test_what_is_wrong_with_one_item_is_wrong_with_the_command(place, schemas):
     pool.balance()
 
 
-def test_some_fail_some_are_given_back(place, schemas):
-    pool = Pool(place, "delivery")
+def test_some_fail_some_are_given_back(small_place, schemas):
+    pool = Pool(small_place, "delivery")
     said = pool.items("item-00", reason="no route", delay_ms=60000) + pool.items("item-01", reason="gone", retry=False)
     failed, came = pool.say("fail", said)
     is_good(schemas, came, failed)
@@ -140,9 +140,9 @@ def test_some_fail_some_are_given_back(place, schemas):
     pool.balance()
 
 
-def test_the_largest_command_is_answered_beside_others(place):
+def test_the_largest_command_is_answered_beside_others(small_place):
     """A thousand items of somebody who has none of them; the queue behind goes on."""
-    stage = Stage(place, lanes=1)
+    stage = Stage(small_place, lanes=1)
     items = [{"lease": f"{'x' * 40}-{number:04}", "fence": 1, "claim_id": "0198c0de-0000-7000-8000-000000000001", "token": "0f" * 32}
              for number in range(1000)]
     answer = stage.ask("cleanup", "renew", WORKER, {"holder": WORKER, "items": items})

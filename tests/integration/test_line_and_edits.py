@@ -18,9 +18,9 @@ ASK = "SELECT lease.ask_edit('contract/' || r, json_build_object('version', n)::
 
 
 @pytest.fixture
-def stage(place):
-    place.database.query(TABLE)
-    return Stage(place)
+def stage(small_place):
+    small_place.database.query(TABLE)
+    return Stage(small_place)
 
 
 def test_a_start_that_waits_is_granted_when_the_lease_before_it_ends(stage):

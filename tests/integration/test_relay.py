@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 import harness
+from leasectl import small_topics
 from processes import Child, free_port
 from waiting import eventually
 
@@ -40,6 +41,11 @@ SELECT b + i, clock_timestamp(), ('{{granted,renewed,finished,dead_letter}}'::te
 FROM (SELECT lease.next_numbers({count}, NULL) AS b OFFSET 0) x, generate_series(1, {count}) i;
 SELECT pg_notify('lease_journal', (SELECT max(number) FROM lease.journal) || ' ');
 """
+
+
+@pytest.fixture
+def place(small_place):
+    return small_place
 
 
 class Relay:
@@ -382,7 +388,9 @@ def test_relay_publishes_only_what_a_standby_has(build, kafka, folder, short_fol
                                                                       "synchronous_commit": "local"})
     postgres.start()
     try:
-        place = harness.Place(postgres, kafka, build, folder).prepare()
+        place = harness.Place(postgres, kafka, build, folder)
+        place.ctl("migrate")
+        small_topics(place)
         fill(place, 100)
         login = place.database.login("lease_coordinator")
         dies = Relay(place, "dies", login=login, LEASE_CRASH="relay.barrier:1")

@@ -10,6 +10,7 @@ import signal
 import pytest
 
 import harness
+from leasectl import small_topics
 
 PR_SET_PDEATHSIG = 1
 LOG_LINES = 60
@@ -66,6 +67,13 @@ def bare_place(postgres, kafka, build, folder):
 def place(bare_place):
     """A place with tables and topics."""
     return bare_place.prepare()
+
+
+@pytest.fixture
+def small_place(bare_place):
+    """The same with topics of few partitions, for tests to which their number is nothing: a second less for each."""
+    bare_place.ctl("migrate")
+    return small_topics(bare_place)
 
 
 @pytest.hookimpl(hookwrapper=True)

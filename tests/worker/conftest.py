@@ -11,15 +11,12 @@ sys.dont_write_bytecode = True
 
 from fixtures import *  # noqa: E402,F401,F403  (the path comes first)
 from broker_link import BrokerLink  # noqa: E402
-from leasectl import small_topics  # noqa: E402
 from probe import Probes  # noqa: E402
 
 
 @pytest.fixture
-def place(bare_place):
-    """With tables, and topics of few partitions: a second less for each test."""
-    bare_place.ctl("migrate")
-    return small_topics(bare_place)
+def place(small_place):
+    return small_place
 
 
 @pytest.fixture
