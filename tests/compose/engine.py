@@ -60,7 +60,7 @@ class Engine:
         self._remove_cgroups()
         self.daemon = Child("dockerd", self._daemon_command(), f"{self.run_folder}/dockerd.log",
                             env={"LEASE_NETWORK": self.network}).start()
-        eventually(self._answers, 30, "the engine answers", every=0.1)
+        eventually(self._answers, 90, "the engine answers", every=0.1)
         self._remove_containers()
         return self
 

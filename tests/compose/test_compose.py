@@ -64,7 +64,7 @@ def check_nothing_is_left(engine):
     with open("/proc/mounts", encoding="utf-8") as mounts:
         assert engine.run_folder not in mounts.read()
     assert not os.path.exists(engine.run_folder)
-    eventually(lambda: not processes_that_name(engine.run_folder), 5, "no process of the engine is left")
+    eventually(lambda: not processes_that_name(engine.run_folder), 60, "no process of the engine is left")
 
 
 def processes_that_name(text):

@@ -170,7 +170,7 @@ def coordinator(place):
     yield start
     for one in started:
         one.ended.set()
-        one.join(10)
+        one.join(60)
         assert one.failure is None
 
 
@@ -194,7 +194,7 @@ def test_the_exit_code_says_whether_it_was_done(place, send, coordinator):
     outcomes = [outcome for (outcome,) in place.database.query("SELECT outcome FROM lease.outcomes ORDER BY precedence")]
     assert sorted(outcomes) == sorted(REFUSALS + POSITIVE), "every outcome has its row here"
     for outcome in outcomes:
-        done = send("settlement.start", outcome, "--wait=15", "-o", "json").check(YES if outcome in POSITIVE else NO)
+        done = send("settlement.start", outcome, "--wait=60", "-o", "json").check(YES if outcome in POSITIVE else NO)
         assert (done.json["outcome"], done.json["fence"]) == (outcome, 17)
 
 
@@ -206,13 +206,13 @@ def test_what_became_of_one_of_many_items_is_not_the_answer(send, coordinator):
         return [("lease.results", "file-1", *of_item[2:]), answered]
 
     coordinator(answer, topic="cleanup.events")
-    done = send("cleanup.finish", "worker-1", "holder=worker-1", "items:=[]", "--wait=15", "-o", "json").check(YES)
+    done = send("cleanup.finish", "worker-1", "holder=worker-1", "items:=[]", "--wait=60", "-o", "json").check(YES)
     assert (done.json["outcome"], done.json["lease"]) == ("answered", "worker-1")
 
 
 def test_the_answer_is_a_line_for_people(send, coordinator):
     coordinator(lambda origin, event: [result_of(origin, event, "granted", fence=17, holder="run-a")])
-    [line] = send("settlement.start", "2026-10", "--wait=15").check(YES).lines
+    [line] = send("settlement.start", "2026-10", "--wait=60").check(YES).lines
     assert "settlement/2026-10  start → granted" in line and "fence 17" in line
 
 
@@ -226,7 +226,7 @@ def test_the_grant_is_kept_for_its_holder_alone(send, coordinator, folder):
     path.write_text("old and longer " * 500)
     os.chmod(path, 0o644)
     coordinator(answer)
-    done = send("settlement.start", "2026-10", "holder=run-a", "--wait=15", "--grant-to", path).check(YES)
+    done = send("settlement.start", "2026-10", "holder=run-a", "--wait=60", "--grant-to", path).check(YES)
     assert TOKEN not in done.out + done.err
     assert json.loads(path.read_text())["holder"] == "run-a"
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -235,7 +235,7 @@ def test_the_grant_is_kept_for_its_holder_alone(send, coordinator, folder):
 
 def test_a_refusal_writes_no_grant(send, coordinator, folder):
     coordinator(lambda origin, event: [result_of(origin, event, "held")])
-    send("settlement.start", "2026-10", "--wait=15", "--grant-to", folder / "grant.json").check(NO)
+    send("settlement.start", "2026-10", "--wait=60", "--grant-to", folder / "grant.json").check(NO)
     assert not os.path.exists(folder / "grant.json")
 
 
@@ -246,7 +246,7 @@ def test_a_dead_letter_is_told_and_is_no_success(send, coordinator):
                                                     ("lease_dlq_offset", str(origin["offset"]).encode())])]
 
     coordinator(answer)
-    done = send("settlement.start", "2026-10", "--wait=15").check(NO)
+    done = send("settlement.start", "2026-10", "--wait=60").check(NO)
     assert "dead letter" in done.err and "unknown_type" in done.out
 
 

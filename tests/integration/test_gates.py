@@ -172,7 +172,7 @@ def test_a_gate_in_another_database_takes_grants_and_floors_as_they_are_publishe
 
 def read(place, positions, most=10 ** 9, topics=TOPICS, **environment):
     """Records handed out (topic, partition, offset), the positions behind them, gaps, counts by kind."""
-    done = subprocess.run([place.program("gate_process"), "results", str(most)] + [place.prefix + topic for topic in topics], text=True, timeout=60,
+    done = subprocess.run([place.program("gate_process"), "results", str(most)] + [place.prefix + topic for topic in topics], text=True, timeout=120,
                           input="\n".join(" ".join(map(str, position)) for position in positions), stdout=subprocess.PIPE, check=True,
                           env=dict(os.environ, **place.environment(), **environment))
     lines = [line.split() for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 420 TAKES 130
+# ctest: LABEL fault TIMEOUT 420 TAKES 85
 """The relay takes over exactly where its predecessor ended, whatever killed that one (F6, F14, F31).
 
 The journal is filled by SQL; relays run in processes of their own, killed at named points, stopped, and replaced. A consumer that
@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 import harness
 from leasectl import small_topics
 from processes import Child, free_port
+from topics import read_topic
 from waiting import eventually
 
 EVENTS = ("granted", "renewed", "finished", "dead_letter")
@@ -208,7 +209,7 @@ def put_straggler(place, key, number, epoch, partition):
 
 
 def last_of_key(place, key):
-    found = [record for record in place.reader("lease.state", drop_repeats=False).read_all() if record.key == key]
+    found = [record for record in read_topic(place.kafka.brokers, place.prefix, "lease.state") if record.key == key]
     return max(found, key=lambda record: record.offset)
 
 
