@@ -1,4 +1,4 @@
-# ctest: LABEL audit TIMEOUT 240 TAKES 38 BUSY
+# ctest: LABEL audit TIMEOUT 400 TAKES 38 BUSY
 """lease-audit finds nothing wrong with a healthy system that has seen everything, also while it runs; and of a fault that is put into a table or a topic it
 says that one invariant is broken, and shows that fault. Each function of FAULTS spoils a copy of the database, and returns the invariant and words that
 the counterexample must have.

@@ -1,4 +1,4 @@
-# ctest: LABEL effects TIMEOUT 60
+# ctest: LABEL effects TIMEOUT 240
 """The books of the file server see what is wrong: a history in which everything is right, and one change each that breaks an
 invariant. And they stay quick with many files."""
 import time

@@ -1,4 +1,4 @@
-# ctest: LABEL effects,sanitize TIMEOUT 120
+# ctest: LABEL effects,sanitize TIMEOUT 240
 """One delivery against a receiver behind the SQL gate: what is sent, what each answer means, and that whoever comes late leaves
 a final state alone."""
 import socket

@@ -1,4 +1,4 @@
-# ctest: LABEL effects,sanitize TIMEOUT 180 TAKES 30
+# ctest: LABEL effects,sanitize TIMEOUT 400 TAKES 30
 """The file effect on a real directory and a real PostgreSQL: killed at each named point, the successor does the rest; stopped at
 each named point and woken up behind its successor, it changes nothing. In these tests a worker always takes the lease for its own:
 what turns it away is the file's name and the gate.

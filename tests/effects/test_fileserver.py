@@ -1,4 +1,4 @@
-# ctest: LABEL effects TIMEOUT 120 TAKES 10
+# ctest: LABEL effects TIMEOUT 240 TAKES 10
 """The file server's tables by themselves: writers and cleanups behind the gate, quota to the byte, names that are never reused."""
 import psycopg2
 import pytest

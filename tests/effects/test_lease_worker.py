@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 300 TAKES 70
+# ctest: LABEL worker TIMEOUT 600 TAKES 70
 """The reference worker in a real system: many cleanups by workers that are killed and that sleep through their leases, a kill at each
 named point, deliveries to a receiver behind a gate, and a stop in order. The books are checked on topics, tables and disk."""
 import json

@@ -1,4 +1,4 @@
-# ctest: LABEL examples TIMEOUT 300 TAKES 40
+# ctest: LABEL examples TIMEOUT 600 TAKES 40
 """The examples for other languages do what their README says, against the real system: what one language requests, another works on, and
 every item is finished once. They are run as a reader would run them, not imported."""
 import collections

@@ -1,4 +1,4 @@
-# ctest: LABEL examples TIMEOUT 30
+# ctest: LABEL examples TIMEOUT 120
 """Steps of the Python worker that the real system brings about too seldom, without it."""
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-# ctest: LABEL guard TIMEOUT 120
+# ctest: LABEL guard TIMEOUT 240
 """Ways around a guard that were tried, and what stands in each: rows that nobody can change behind a lease's back, stamps that
 nobody forges, strangers whose code gets no rights of ours, and starts that wait for nobody. The facts are in tests/README.md.
 """

@@ -1,4 +1,4 @@
-# ctest: LABEL guard TIMEOUT 180
+# ctest: LABEL guard TIMEOUT 400
 """An edit and a lease, step by step on two connections, in both orders and at every isolation level.
 
 What would go wrong: the edit looks, the lease begins, the edit is written (a change under a live lease); or the lease begins over a row

@@ -1,4 +1,4 @@
-# ctest: LABEL guard TIMEOUT 240
+# ctest: LABEL guard TIMEOUT 400
 """Every way to edit a row × every state of the lease that covers it × every isolation level, with the outcome of each.
 
 A state is made once, on a row of its own, and every edit is rolled back. All edits but the one under session_replication_role are made

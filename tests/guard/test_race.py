@@ -1,4 +1,4 @@
-# ctest: LABEL guard TIMEOUT 300 TAKES 30
+# ctest: LABEL guard TIMEOUT 600 TAKES 30
 """Eight sessions edit at random while runs start, renew, lapse and finish at random over the same 1,000 contracts.
 
 history.py then judges what was seen from outside: no guarded change inside any live lease, no refusal outside of one, and every

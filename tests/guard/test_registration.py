@@ -1,4 +1,4 @@
-# ctest: LABEL guard TIMEOUT 120
+# ctest: LABEL guard TIMEOUT 240
 """Registering a table and taking the guard away again: what can be guarded, what cannot and why, and that nothing is left behind."""
 import collections
 import re

@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 120
+# ctest: LABEL kafka TIMEOUT 240
 """A kind with steps that no program knows: rows, a topic, a schema file, and a coordinator that starts after them. The steps are
 taken by two holders, the second from where the first one stopped; every answer and grant is as the schemas say."""
 import json

@@ -1,4 +1,4 @@
-# ctest: LABEL unit TIMEOUT 60
+# ctest: LABEL unit TIMEOUT 240
 """The checker of the books finds each fault that is planted in a history that balanced before."""
 import datetime
 import json

@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 120 TAKES 12
+# ctest: LABEL kafka TIMEOUT 240 TAKES 12
 """A canary in every secret, and a search in every place: the key of the tokens, every token that was given out, and the passwords stand
 nowhere but where they belong. At log level debug, with a server that logs every statement with its parameters.
 

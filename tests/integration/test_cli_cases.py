@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 180
+# ctest: LABEL cli TIMEOUT 400
 """leasectl cases and resolve: work from before fencing is brought in, shown with what is known of it, and ended by an operator's word,
 which goes the way of every command."""
 

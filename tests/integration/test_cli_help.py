@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 60 TAKES 10
+# ctest: LABEL cli TIMEOUT 240 TAKES 10
 """leasectl's command line: help teaches every command, mistakes are named, exit codes mean what parts of a script need."""
 import os
 import re

@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 300 TAKES 20
+# ctest: LABEL cli TIMEOUT 600 TAKES 20
 """leasectl jump: topics that are ahead of the database lift fences above everything ever published, once, and on the record."""
 import json
 

@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 300
+# ctest: LABEL cli TIMEOUT 600
 """leasectl ls, show, timeline, dlq ls: what the database knows, with the remaining time beside the expiry."""
 import re
 

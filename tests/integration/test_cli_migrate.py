@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 300 TAKES 10
+# ctest: LABEL cli TIMEOUT 600 TAKES 10
 """leasectl migrate: Flyway's rules, one transaction a file, and refusals before anything is touched."""
 import os
 import shutil

@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 300 TAKES 30
+# ctest: LABEL cli TIMEOUT 600 TAKES 30
 """leasectl send: what it puts on a topic, and what it makes of the answer. The answers here are written by hand, as the relay
 writes them; test_cli_system.py has real ones."""
 import json

@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 300 TAKES 30
+# ctest: LABEL cli TIMEOUT 600 TAKES 30
 """leasectl against the whole system: the story of the README, told with its commands alone."""
 import json
 

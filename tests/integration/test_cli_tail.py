@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 300 TAKES 20
+# ctest: LABEL cli TIMEOUT 600 TAKES 20
 """leasectl tail: the records of the output topics in the order of the journal, each once, filtered, and safe on a terminal."""
 import base64
 import json

@@ -1,4 +1,4 @@
-# ctest: LABEL cli TIMEOUT 300
+# ctest: LABEL cli TIMEOUT 600
 """leasectl topics: compares, creates what is missing, changes nothing that is there."""
 import pytest
 from confluent_kafka.admin import ConfigResource, NewTopic

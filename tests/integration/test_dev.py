@@ -1,4 +1,4 @@
-# ctest: LABEL dev TIMEOUT 180 TAKES 20
+# ctest: LABEL dev TIMEOUT 400 TAKES 20
 """What `dev` promises: whatever it started is gone afterwards, however it ended; packages that are missing are named; a
 fetch of the Kafka jars that was cut off is repeated."""
 import glob
@@ -8,33 +8,40 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 import kafka as kafka_module
 from processes import command_line, descendants
+from system import data_parent
 from waiting import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SYSTEM = [sys.executable, str(ROOT / "tests/support/system.py")]
 
 
+@pytest.fixture
+def data_folder():
+    """In memory, where there is plenty; PostgreSQL's account gets in."""
+    with tempfile.TemporaryDirectory(prefix="dev-", dir=data_parent(in_memory=True)) as folder:
+        os.chmod(folder, 0o755)
+        yield pathlib.Path(folder)
+
+
 @pytest.fixture(params=["database,broker"])
-def running(tmp_path, request):
+def running(data_folder, request):
     """A system with a command that leaves a process in a session of its own; and the ids of all that runs."""
-    said = tmp_path / "said"
+    said = data_folder / "said"
     script = "setsid sleep 999 & echo ready; exec sleep 998"
-    environment = dict(os.environ, TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1")
-    os.chmod(tmp_path, 0o755)
-    for parent in tmp_path.parents[:2]:
-        os.chmod(parent, 0o755)      # PostgreSQL's account must get in
+    environment = dict(os.environ, TMPDIR=str(data_folder), PYTHONUNBUFFERED="1")
     with open(said, "wb") as out:
         process = subprocess.Popen([*SYSTEM, "--parts", request.param, "run", "--", "sh", "-c", script], stdout=out, stderr=out, env=environment,
                                    start_new_session=True)
     eventually(lambda: b"ready" in said.read_bytes() or process.poll() is not None, 120, "the system is up")
     assert process.poll() is None, said.read_text()
     eventually(lambda: len([1 for pid in descendants(process.pid) if "sleep" in command_line(pid)]) >= 2)
-    yield process, descendants(process.pid), tmp_path
+    yield process, descendants(process.pid), data_folder
     if process.poll() is None:
         process.kill()
     process.wait()

@@ -1,4 +1,4 @@
-# ctest: LABEL unit TIMEOUT 60
+# ctest: LABEL unit TIMEOUT 240
 """What the documents list is what there is: facts that tests are named after, named crash points and the tests that hit them."""
 import pathlib
 import re

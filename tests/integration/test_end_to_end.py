@@ -1,4 +1,4 @@
-# ctest: LABEL kafka,sanitize TIMEOUT 180 TAKES 80 BUSY
+# ctest: LABEL kafka,sanitize TIMEOUT 400 TAKES 80 BUSY
 """Commands in through a real broker, decided in a real PostgreSQL, answered through the broker: the two stories of the
 README, repeats, bad input, and the books of a mixed load."""
 import json
@@ -18,6 +18,11 @@ SEED = 20260101
 @pytest.fixture
 def stage(place):
     return Stage(place)
+
+
+@pytest.fixture
+def small_stage(small_place):
+    return Stage(small_place)
 
 
 def test_settlement__second_run_is_refused_then_takes_over_and_the_late_finish_is_stale(stage):
@@ -53,47 +58,47 @@ def test_settlement__second_run_is_refused_then_takes_over_and_the_late_finish_i
     stage.balance()
 
 
-def test_cleanup__silent_worker_loses_its_item_to_another_with_a_higher_fence(stage):
-    assert stage.ask("cleanup", "request", "file/17", {"payload": {"path": "/srv/17"}})["outcome"] == "requested"
-    claimed = stage.ask("cleanup", "claim", "worker-1", {"credit_total": 1, "refresh": 1, "ttl_ms": 3000})
+def test_cleanup__silent_worker_loses_its_item_to_another_with_a_higher_fence(small_stage):
+    assert small_stage.ask("cleanup", "request", "file/17", {"payload": {"path": "/srv/17"}})["outcome"] == "requested"
+    claimed = small_stage.ask("cleanup", "claim", "worker-1", {"credit_total": 1, "refresh": 1, "ttl_ms": 3000})
     assert claimed["outcome"] == "granted" and claimed["count"] == 1
-    grant_1 = stage.grants.wait_for(lambda record: record.value["lease"] == "file/17").value
+    grant_1 = small_stage.grants.wait_for(lambda record: record.value["lease"] == "file/17").value
     assert grant_1["holder"] == "worker-1" and grant_1["attempt"] == 1 and grant_1["payload"] == {"path": "/srv/17"}
 
-    waiting = stage.ask("cleanup", "claim", "worker-2", {"credit_total": 1, "refresh": 1, "wait_ms": 60000})
+    waiting = small_stage.ask("cleanup", "claim", "worker-2", {"credit_total": 1, "refresh": 1, "wait_ms": 60000})
     assert waiting["outcome"] == "waiting"
-    lapsed = stage.event("lapsed", "cleanup", "file/17")
+    lapsed = small_stage.event("lapsed", "cleanup", "file/17")
     assert lapsed["min_fence"] > grant_1["fence"]
-    grant_2 = stage.grants.wait_for(lambda record: record.value["holder"] == "worker-2").value
+    grant_2 = small_stage.grants.wait_for(lambda record: record.value["holder"] == "worker-2").value
     assert grant_2["lease"] == "file/17" and grant_2["fence"] > grant_1["fence"] and grant_2["attempt"] == 2
     assert grant_2["refresh"] == 1
 
-    assert stage.ask("cleanup", "finish", "file/17", stage.as_holder(grant_1))["outcome"] == "stale"
-    assert stage.ask("cleanup", "finish", "file/17", stage.as_holder(grant_2))["outcome"] == "finished"
-    stage.balance()
+    assert small_stage.ask("cleanup", "finish", "file/17", small_stage.as_holder(grant_1))["outcome"] == "stale"
+    assert small_stage.ask("cleanup", "finish", "file/17", small_stage.as_holder(grant_2))["outcome"] == "finished"
+    small_stage.balance()
 
 
-def test_repeats__are_answered_duplicate_with_the_first_answer(stage):
+def test_repeats__are_answered_duplicate_with_the_first_answer(small_stage):
     data = {"holder": "run-a"}
     message_id = str(uuid.uuid4())
-    first = stage.ask("settlement", "start", "run-1", data, message_id=message_id)
-    again = stage.ask("settlement", "start", "run-1", data, message_id=message_id)
-    other_mode = stage.ask("settlement", "start", "run-1", data, message_id=message_id, mode="binary")
+    first = small_stage.ask("settlement", "start", "run-1", data, message_id=message_id)
+    again = small_stage.ask("settlement", "start", "run-1", data, message_id=message_id)
+    other_mode = small_stage.ask("settlement", "start", "run-1", data, message_id=message_id, mode="binary")
     for repeat in (again, other_mode):
         assert repeat["outcome"] == "duplicate"
         assert repeat["original"]["outcome"] == "granted" and repeat["original"]["fence"] == first["fence"]
-    reused = stage.ask("settlement", "start", "run-1", {"holder": "run-b"}, message_id=message_id)
+    reused = small_stage.ask("settlement", "start", "run-1", {"holder": "run-b"}, message_id=message_id)
     assert (reused["outcome"], reused["reason"]) == ("malformed", "id_reused")
-    other_source = stage.ask("settlement", "start", "run-1", data, message_id=message_id, source="/other")
+    other_source = small_stage.ask("settlement", "start", "run-1", data, message_id=message_id, source="/other")
     assert other_source["outcome"] == "held"
-    stage.balance()
+    small_stage.balance()
 
 
-def test_state__says_what_holds_now_per_lease(stage):
-    first = stage.ask("settlement", "start", "run-1", {"holder": "run-a", "ttl_ms": 300})
-    held = stage.state.wait_for(lambda record: record.key == b"settlement/run-1").value
+def test_state__says_what_holds_now_per_lease(small_stage):
+    first = small_stage.ask("settlement", "start", "run-1", {"holder": "run-a", "ttl_ms": 300})
+    held = small_stage.state.wait_for(lambda record: record.key == b"settlement/run-1").value
     assert (held["state"], held["fence"], held["holder"]) == ("held", first["fence"], "run-a")
-    floor = stage.state.wait_for(lambda record: record.key == b"settlement/run-1" and record.value["state"] == "free").value
+    floor = small_stage.state.wait_for(lambda record: record.key == b"settlement/run-1" and record.value["state"] == "free").value
     assert floor["min_fence"] > first["fence"]
 
 
@@ -140,26 +145,26 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
-def test_malformed__names_reason_and_field(stage, mode):
+def test_malformed__names_reason_and_field(small_stage, mode):
     for reason, field, command, data in MALFORMED:
-        answer = stage.ask("settlement", command, "run-1", data, mode=mode)
+        answer = small_stage.ask("settlement", command, "run-1", data, mode=mode)
         assert (answer["outcome"], answer["reason"], answer["field"]) == ("malformed", reason, field), data
     value, headers = (structured if mode == "structured" else binary)(
         "settlement", "start", "run-1", {"holder": "a"}, str(uuid.uuid4()), SOURCE)
     places = []
-    stage.events.send_raw("settlement.events", b"other-key", value, headers, then=lambda *place: places.append(place))
-    stage.events.flush()
-    assert stage.answer_to(places[0])["reason"] == "key_mismatch"
-    stage.balance()
+    small_stage.events.send_raw("settlement.events", b"other-key", value, headers, then=lambda *place: places.append(place))
+    small_stage.events.flush()
+    assert small_stage.answer_to(places[0])["reason"] == "key_mismatch"
+    small_stage.balance()
 
 
-def test_stop__drains_and_another_coordinator_goes_on(stage):
-    assert stage.ask("settlement", "start", "run-1", {"holder": "a"})["outcome"] == "granted"
-    assert stage.coordinator.stop(), "SIGTERM did not end the coordinator with code 0"
-    origin = stage.events.place_of("settlement", "start", "run-1", {"holder": "b"})
-    stage.place.coordinator().start()
-    assert stage.answer_to(origin)["outcome"] == "held"
-    stage.balance()
+def test_stop__drains_and_another_coordinator_goes_on(small_stage):
+    assert small_stage.ask("settlement", "start", "run-1", {"holder": "a"})["outcome"] == "granted"
+    assert small_stage.coordinator.stop(), "SIGTERM did not end the coordinator with code 0"
+    origin = small_stage.events.place_of("settlement", "start", "run-1", {"holder": "b"})
+    small_stage.place.coordinator().start()
+    assert small_stage.answer_to(origin)["outcome"] == "held"
+    small_stage.balance()
 
 
 def test_mixed_load__balances(stage):

@@ -1,4 +1,4 @@
-# ctest: LABEL kafka,sanitize TIMEOUT 180 TAKES 20
+# ctest: LABEL kafka,sanitize TIMEOUT 400 TAKES 20
 """What consumers stand on, against a real coordinator: the gate that starts from lease.state, and the reader that hands each record
 of lease.results and lease.grants out once. Both in C, through gate_process; what they must say is known from Python's own reading."""
 import json

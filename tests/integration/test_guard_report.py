@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 120
+# ctest: LABEL kafka TIMEOUT 240
 """A coordinator says at its start, in its log and in /metrics, what is wrong with guarded tables, and which one is not guarded and should be."""
 from waiting import eventually
 

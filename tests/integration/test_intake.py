@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 420 TAKES 70
+# ctest: LABEL fault TIMEOUT 600 TAKES 70
 """What the intake does when the place is wrong, the database is away or a message kills: halts, leaves, and gives up one message."""
 import os
 import shutil

@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 240 TAKES 20
+# ctest: LABEL kafka TIMEOUT 400 TAKES 20
 """Commands over many items, on real parts: one message of a worker over what it holds, one answer, an outcome for each item."""
 import pytest
 

@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 120 TAKES 15
+# ctest: LABEL kafka TIMEOUT 240 TAKES 15
 """What waits for the end of a lease, through real coordinators and a real broker: a start in line, edits that were asked for in SQL."""
 import pytest
 

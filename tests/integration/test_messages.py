@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 180 TAKES 20
+# ctest: LABEL kafka TIMEOUT 400 TAKES 20
 """Real messages through a real coordinator: everything that comes out fits its schema, and every kind of bad input of
 the groups framing, JSON, types and ids gets its answer or its dead letter, and the stream goes on."""
 import json

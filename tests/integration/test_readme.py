@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 60
+# ctest: LABEL kafka TIMEOUT 240
 """The tables of README.md are what the programs, the database and the broker say. `LEASE_TEST_WRITE=1` writes them anew."""
 import os
 import pathlib

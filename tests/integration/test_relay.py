@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 420 TAKES 85
+# ctest: LABEL fault TIMEOUT 600 TAKES 85
 """The relay takes over exactly where its predecessor ended, whatever killed that one (F6, F14, F31).
 
 The journal is filled by SQL; relays run in processes of their own, killed at named points, stopped, and replaced. A consumer that

@@ -1,4 +1,4 @@
-# ctest: LABEL kafka TIMEOUT 300 TAKES 40
+# ctest: LABEL kafka TIMEOUT 600 TAKES 40
 """Kafka and PostgreSQL behind TLS, as in earnest, with access rules: the settings reach the client libraries, every client that the
 coordinator has uses them, who is not trusted is told so in words, and what a coordinator may not do is named when it starts.
 

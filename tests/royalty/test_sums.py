@@ -1,4 +1,4 @@
-# ctest: LABEL royalty TIMEOUT 120
+# ctest: LABEL royalty TIMEOUT 240
 """What a settlement computes is what SQL computes with numeric, to the last of six decimals, however it is cut into chunks.
 
 What would go wrong: a binary fraction; another rounding of halves, or of returns (negative sums); a work whose sales lie in two

@@ -1,4 +1,4 @@
-# ctest: LABEL royalty TIMEOUT 180 TAKES 30
+# ctest: LABEL royalty TIMEOUT 400 TAKES 30
 """A settlement whose run dies or sleeps in the middle and is taken over by another one, under a higher fence.
 
 What would go wrong: a line that is there twice; a successor that begins anew though everything still holds, or goes on where rates have

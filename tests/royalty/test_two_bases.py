@@ -1,4 +1,4 @@
-# ctest: LABEL royalty TIMEOUT 120 TAKES 12
+# ctest: LABEL royalty TIMEOUT 240 TAKES 12
 """The settlement of a contract that pays 70 percent: tracks 1 to 500 are computed, an operator sets 60 percent, tracks 501 to 1000 are
 computed.
 

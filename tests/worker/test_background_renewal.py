@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 180 TAKES 20
+# ctest: LABEL worker TIMEOUT 400 TAKES 20
 """Runs that are renewed in the background: while they report progress, and not when they are stuck."""
 from waiting import eventually
 

@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 300 TAKES 20
+# ctest: LABEL worker TIMEOUT 600 TAKES 20
 """A worker whose way to the broker is cut: short enough, nothing is lost; longer than the lease, the work is told in time."""
 import pytest
 

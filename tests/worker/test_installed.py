@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 240
+# ctest: LABEL worker TIMEOUT 400
 """The library as a stranger finds it: installed, with pkg-config and as a CMake package, shared and static, from C and C++."""
 import os
 import pathlib

@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 240 TAKES 25
+# ctest: LABEL worker TIMEOUT 400 TAKES 25
 """Starts over more than a message takes: covered in parts under one fence, all or nothing.
 
 What would go wrong: a lease that lapses while the rest is listed; what was covered stays taken after a refusal, for nobody;

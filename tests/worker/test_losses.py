@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 300 TAKES 40
+# ctest: LABEL worker TIMEOUT 600 TAKES 40
 """Leases that are lost, and what else goes wrong around a worker: stuck work, a stopped process, a broker or a coordinator that is
 away."""
 import time

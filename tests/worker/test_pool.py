@@ -1,4 +1,4 @@
-# ctest: LABEL worker,sanitize TIMEOUT 300 TAKES 30
+# ctest: LABEL worker,sanitize TIMEOUT 600 TAKES 30
 """Pool workers that nothing happens to: each item once, what became of it, demand that waits, drain."""
 import collections
 import json

@@ -1,4 +1,4 @@
-# ctest: LABEL worker TIMEOUT 300 TAKES 40
+# ctest: LABEL worker TIMEOUT 600 TAKES 40
 """The run side of the library: start, renew, advance, finish; refusals that say who is in the way; loss; callbacks."""
 import pytest
 
