@@ -73,6 +73,6 @@ class LeaseWorker:
     def kill(self):
         self.child.kill()
 
-    def stop(self, limit=60):
+    def stop(self, limit=40):
         """Drains. True if that ended it in time and in order."""
         return self.child.stop(limit) and self.child.returncode() == 0
