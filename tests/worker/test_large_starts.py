@@ -24,8 +24,8 @@ def state_of(place, lease):
 
 
 def test_large_start__covers_a_listing_and_lives_longer_than_its_ttl_meanwhile(place, crew):
-    run, other = crew.run(ttl_ms=6000), crew.run(name="other", ttl_ms=6000)
-    run.say(f"list large 10000 {CONTRACTS} 1250 900 10000")      # 10.8 s, 7.2 s of it from one cover to the next
+    run, other = crew.run(ttl_ms=8000), crew.run(name="other", ttl_ms=6000)
+    run.say(f"list large 10000 {CONTRACTS} 1250 1100 10000")     # 13.2 s, 8.8 s of it from one cover to the next
     eventually(lambda: state_of(place, "large") == [("covering", 10000)], 60, "the first part is covered", every=0.002)
     rival = other.ask_past_busy("list rival 10000 album 1")
     assert (rival["outcome"], rival["held_by"]["resource"], rival["held_by"]["lease"]) == ("held", "album/*", "large")
