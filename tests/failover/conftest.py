@@ -68,7 +68,7 @@ class World:
 
 @contextlib.contextmanager
 def _world(request, kafka, build):
-    with system.temporary_folder() as servers_folder:
+    with system.temporary_folder(in_memory=True) as servers_folder:
         made = World(kafka, build, str(folder_of(request, build)), servers_folder)
         try:
             yield made

@@ -203,10 +203,10 @@ class Soak(Storm):
         assert delivered == self.sent["deliveries"], f"{self.sent['deliveries'] - delivered} messages are not delivered"
         return self.place.is_idle()
 
-    def converge(self):
+    def converge(self, limit):
         self.heal()
         begun = time.monotonic()
-        eventually(self.has_converged, CONVERGE_S, "everything that was asked for is done", every=0.2)
+        eventually(self.has_converged, limit, "everything that was asked for is done", every=0.2)
         took = time.monotonic() - begun
         assert self.stop(), "a worker did not end in order"      # the people say their last words
         self.place.wait_idle(60)
@@ -230,7 +230,7 @@ class Soak(Storm):
         return conninfo
 
 
-def soak(build, brokers, folder, seconds, seed, tell=lambda text: None, rates=None):
+def soak(build, brokers, folder, seconds, seed, tell=lambda text: None, rates=None, converge_s=CONVERGE_S):
     """The figures of one run, as a dictionary; `broken` is empty if all is well."""
     with contextlib.ExitStack() as stack:
         server = Postgres(os.path.join(folder, "server"), settings={"shared_buffers": "128MB"}).start()
@@ -246,7 +246,7 @@ def soak(build, brokers, folder, seconds, seed, tell=lambda text: None, rates=No
         tell(f"seed {seed}; {seconds / 60:.1f} minutes of load and faults begin")
         storm.go_on(seconds, tell)
         tell("everything heals")
-        took = storm.converge()
+        took = storm.converge(converge_s)
         tell(f"converged in {took:.1f} s; the audit begins")
         outputs = sum(place.ends(OUTPUTS).values())
         inputs = sum(place.consumed().values())

@@ -212,7 +212,7 @@ class Kafka(GivenKafka):
         """Starts the broker on the data that it has, on the same ports."""
         self.child = Child("kafka", self._java("kafka.Kafka", self.config), self.log,
                            env={"LOG_DIR": self.folder}).start()
-        eventually(self._answers, 60, "Kafka is ready")
+        eventually(self._answers, 180, "Kafka is ready")
         return self
 
     def _answers(self):
