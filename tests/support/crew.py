@@ -42,14 +42,14 @@ class Crew:
         self.samples.append(consumed)
         return self.load.sent - sum(consumed.values()) < self.backlog
 
-    def send(self, count, limit=60):
+    def send(self, count, limit=120):
         """Sends so many commands, as fast as they are consumed."""
         upto = self.load.sent + count
         while self.load.sent < upto:
             self.load.send(CHUNK)
             eventually(self._keeps_up, limit, "the coordinators keep up", every=0.05)
 
-    def send_until(self, condition, limit=60, what="the condition"):
+    def send_until(self, condition, limit=120, what="the condition"):
         """Sends a trickle of commands until the condition holds."""
         def holds():
             if self._keeps_up():

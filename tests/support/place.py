@@ -115,7 +115,7 @@ class Place:
         assert unpublished == 0, f"{unpublished} journal rows are not published yet"
         return True
 
-    def wait_idle(self, limit=60):
+    def wait_idle(self, limit=120):
         eventually(self.is_idle, limit, "everything is consumed and published", every=0.1)
 
     def end(self):
