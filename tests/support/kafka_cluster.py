@@ -134,7 +134,7 @@ class Cluster(kafka.GivenKafka):
     def metadata(self, topic=None):
         return AdminClient({"bootstrap.servers": self.brokers, "log_level": 2}).list_topics(topic, timeout=5)
 
-    def wait_brokers(self, count, limit=60):
+    def wait_brokers(self, count, limit=180):
         def are_there():
             for node in self.nodes:
                 assert node.is_running() or node.child.process is not None, f"{node.child.name} was never started"
@@ -178,7 +178,7 @@ class Cluster(kafka.GivenKafka):
         assert not behind, f"{len(behind)} partitions lack a copy, {behind[0]} is one"
         return True
 
-    def wait_whole(self, limit=60):
+    def wait_whole(self, limit=180):
         eventually(self.is_whole, limit, "every copy is in step", every=0.1)
 
     def heal(self):
