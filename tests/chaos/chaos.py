@@ -151,7 +151,7 @@ class Latecomer(Onlooker):
                 self.refused[cursor.fetchone()[0]] += 1
                 cursor.execute("SELECT verdict FROM fileserver.settle_cleanup(%s, %s, %s, false)", who)
                 self.refused[cursor.fetchone()[0]] += 1
-        except psycopg2.OperationalError:
+        except (psycopg2.OperationalError, psycopg2.InterfaceError):
             with contextlib.suppress(psycopg2.OperationalError):
                 self.connect()
             return False
@@ -298,6 +298,8 @@ class Storm:
         for _, cure in self.afflicted.values():
             cure()
         self.afflicted.clear()
+        for worker in self.workers:
+            worker.wait_started()        # before that, it would not know what a signal to stop means
 
     def wait_for(self, count, limit):
         eventually(lambda: self.place.database.value(ENDED) == count, limit, f"{count} items have ended", every=0.2)

@@ -1,4 +1,4 @@
-# ctest: LABEL fault TIMEOUT 300 TAKES 70
+# ctest: LABEL fault TIMEOUT 600 TAKES 70
 """An input topic that is no longer what the stored offsets are about: its partition halts and says so; the others go on.
 
 What would go wrong: reading on at a stored offset of a topic that was deleted and made anew starts in the middle of other
@@ -41,19 +41,19 @@ class Site(Stage):
 
     def delete_topic(self):
         self.place.kafka.delete_topics([self.name()])
-        eventually(lambda: self.name() not in self.place.kafka.topics(), 20, "the topic is gone")
+        eventually(lambda: self.name() not in self.place.kafka.topics(), 60, "the topic is gone")
 
     def create_topic(self, partitions=12):
         admin = self.place.kafka.admin()      # its futures end with it
         for future in admin.create_topics([NewTopic(self.name(), partitions, 1)]).values():
             future.result()
-        eventually(lambda: self.name() in self.place.kafka.topics(), 20, "the topic is there again")
+        eventually(lambda: self.name() in self.place.kafka.topics(), 60, "the topic is there again")
 
     def add_partition(self):
         admin = self.place.kafka.admin()
         for future in admin.create_partitions([NewPartitions(self.name(), 13)]).values():
             future.result()
-        eventually(lambda: self.place.kafka.partition_count(self.name()) == 13, 20, "the broker tells of the new partition")
+        eventually(lambda: self.place.kafka.partition_count(self.name()) == 13, 60, "the broker tells of the new partition")
 
     def answered(self):
         """Runs of which the journal knows."""
@@ -71,7 +71,7 @@ class Site(Stage):
             assert self.coordinator.metric("lease_partitions_halted") == partitions
             return True
 
-        eventually(is_told, 30, f"the halt by {codes} is told")
+        eventually(is_told, 60, f"the halt by {codes} is told")
         log = [line for line in self.coordinator.log_text().splitlines()
                if "partition halted" in line and "kafka_unknown_topic" not in line]       # while it was not there
         assert all(is_named(line) for line in log)
@@ -81,7 +81,7 @@ class Site(Stage):
 
     def wait_told(self, code):
         """The log tells of the topic, and readiness did for a while."""
-        eventually(lambda: any(code in line and self.name() in line for line in self.coordinator.log_text().splitlines()), 30,
+        eventually(lambda: any(code in line and self.name() in line for line in self.coordinator.log_text().splitlines()), 60,
                    f"{code} is told")
 
     def check_others_go_on(self):
@@ -163,4 +163,4 @@ def test_records_gone_by_retention_after_they_were_read_are_missed_by_nobody(pla
     site.send(3)
     delete_records(place.kafka.brokers, site.name(), 0, BEFORE)
     site.coordinator.start()
-    eventually(lambda: len(site.answered()) == BEFORE + 3, 20, "what is left is answered")
+    eventually(lambda: len(site.answered()) == BEFORE + 3, 60, "what is left is answered")

@@ -30,9 +30,9 @@ class GateProcess:
         return int(records), ready == "ready", int(resources), int(forgotten)
 
     def wait_ready(self):
-        eventually(lambda: self.poll()[1], 30, "the gate is ready")
+        eventually(lambda: self.poll()[1], 60, "the gate is ready")
         return self
 
     def end(self):
         self.process.stdin.close()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(60) == 0

@@ -128,23 +128,23 @@ class GivenKafka:
 
     def topics(self):
         """The names of all topics."""
-        return set(self.admin().list_topics(timeout=10).topics)
+        return set(self.admin().list_topics(timeout=30).topics)
 
     def partition_count(self, name):
         """As a client that asks now is told: a broker hears of a change a little later than the controller answers."""
-        return len(self.admin().list_topics(name, timeout=10).topics[name].partitions)
+        return len(self.admin().list_topics(name, timeout=30).topics[name].partitions)
 
     def delete_topics(self, names):
         if names:
             admin = self.admin()      # its futures end with it
-            for future in admin.delete_topics(sorted(names), operation_timeout=10).values():
+            for future in admin.delete_topics(sorted(names), operation_timeout=30).values():
                 future.result()
 
     def session_timeout_min_ms(self):
         """The shortest group session that the broker admits."""
         if self._session_timeout_min_ms is None:
             admin = self.admin()
-            broker = ConfigResource("broker", str(next(iter(admin.list_topics(timeout=10).brokers))))
+            broker = ConfigResource("broker", str(next(iter(admin.list_topics(timeout=30).brokers))))
             settings = next(iter(admin.describe_configs([broker]).values())).result(10)
             self._session_timeout_min_ms = int(settings["group.min.session.timeout.ms"].value)
         return self._session_timeout_min_ms

@@ -33,8 +33,11 @@ class LeaseWorker:
         self.log_start = os.path.getsize(self.child.log) if os.path.exists(self.child.log) else 0
         self.child.start()
         if wait:
-            eventually(lambda: self.child.must_run() or "event=started" in self.log(), 60, f"{self.name} has started")
+            self.wait_started()
         return self
+
+    def wait_started(self):
+        eventually(lambda: self.child.must_run() or "event=started" in self.log(), 60, f"{self.name} has started")
 
     def log(self):
         """What it said since its last start."""
