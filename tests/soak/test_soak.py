@@ -14,7 +14,8 @@ def test_a_short_soak_leaves_nothing_broken(build, kafka):
     seed = int(os.environ.get("LEASE_TEST_SEED", "0")) or random.randrange(1, 10 ** 6)
     print(f"seed {seed} (LEASE_TEST_SEED)")
     with system.temporary_folder(in_memory=True) as folder:
-        figures = soak(build, kafka.brokers, folder, SECONDS, seed, rates={what: rate / 3 for what, rate in RATES.items()}, converge_s=3 * CONVERGE_S)      # others run beside it
+        figures = soak(build, kafka.brokers, folder, SECONDS, seed, rates={what: rate / 3 for what, rate in RATES.items()},
+                       converge_s=3 * CONVERGE_S)      # others run beside it
     print(json.dumps(figures))
     assert not figures["broken"]
     assert figures["faults"] and figures["lapsed"] > 0 and figures["refused_edits"] > 0

@@ -58,7 +58,8 @@ class Node:
         self.port, self.proxied, self.controller, self.before = (free_port() for _ in range(4))
         self.config = os.path.join(self.folder, "server.properties")
         self.address = f"127.0.0.1:{self.port}"
-        self.child = Child(f"broker {number}", kafka.java(jars, JVM, "kafka.Kafka", self.config), os.path.join(folder, f"broker-{number}.log"), env={"LOG_DIR": self.folder})
+        self.child = Child(f"broker {number}", kafka.java(jars, JVM, "kafka.Kafka", self.config),
+                           os.path.join(folder, f"broker-{number}.log"), env={"LOG_DIR": self.folder})
 
     def configure(self, voters, properties):
         os.makedirs(self.folder, exist_ok=True)
