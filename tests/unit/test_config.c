@@ -449,11 +449,11 @@ enum { MOUNTED_AS_IT_SHOULD = 0, REFUSED = 1, MAY_NOT_MOUNT = 77 };
 static int load_from_read_only_mount(struct fixture *fixture) {
     char link[192];
     if (unshare(CLONE_NEWNS) != 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("none", fixture->folder, "tmpfs", 0, NULL) != 0)
+        mount(NULL, "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 || mount("none", fixture->folder, "tmpfs", 0, NULL) != 0)
         return MAY_NOT_MOUNT;
     write_file(fixture, "target", 0644, "0123456789", 10);
     if (symlink("target", path_of(fixture, "link", link)) != 0 ||
-        mount(NULL, fixture->folder, NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0)
+        mount(NULL, fixture->folder, "none", MS_REMOUNT | MS_RDONLY, NULL) != 0)
         return MAY_NOT_MOUNT;
     if (!load(fixture, NULL, NO_ENVIRONMENT, "--token-key-file", link, NULL))
         return REFUSED;
