@@ -420,7 +420,7 @@ static void record_encode__token__stands_in_grants_only(void **state) {
     record_init(&record);
     assert_true(record_encode_grant(&record, &row, 7, keys));
     assert_true(contains(record.value, record.value_size, TOKEN));
-    assert_false(contains(record.header_text.data, record.header_text.capacity, TOKEN));
+    assert_false(contains(record.header_text.data, record.header_text.size, TOKEN));
     assert_true(record_encode_result(&record, &row, 7));
     assert_false(contains(record.value, record.value_size, TOKEN));
     assert_true(record_encode_state(&record, &row, 7));
