@@ -53,7 +53,8 @@ bool kafka_client_init(struct kafka_client *client, enum kafka_role role, const 
                        void *context, struct error *error) MUST_USE;
 void kafka_client_release(struct kafka_client *client);
 /* Lets the client be, with its threads: librdkafka 2.0.2 waits for ever when one is destroyed whose topic was deleted while it
- * was read, and aborts over one that waits for its first assignment. What it is called back with must stay. The process will end, or this has happened once more. */
+ * was read, and aborts over one that waits for its first assignment. What it is called back with must stay. The process will end,
+ * or this has happened once more. */
 void kafka_client_abandon(struct kafka_client *client);
 
 /* Takes the last event; true if there was one. */

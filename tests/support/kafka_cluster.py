@@ -61,12 +61,11 @@ class Node:
         self.child = Child(f"broker {number}", kafka.java(jars, JVM, "kafka.Kafka", self.config),
                            os.path.join(folder, f"broker-{number}.log"), env={"LOG_DIR": self.folder})
 
-    def configure(self, voters, properties):
+    def configure(self, voters):
         os.makedirs(self.folder, exist_ok=True)
         with open(self.config, "w", encoding="ascii") as file:
             file.write(PROPERTIES.format(node=self.number, voters=voters, port=self.port, proxied=self.proxied, before=self.before,
                                          controller=self.controller, folder=self.folder))
-            file.write("".join(f"{key}={value}\n" for key, value in properties.items()))
 
     def start(self):
         self.child.start()
@@ -85,13 +84,11 @@ class Cluster(kafka.GivenKafka):
 
     is_throwaway = True
 
-    def __init__(self, folder, properties=None, tell=lambda text: None):
-        jars = kafka.jars(tell)
+    def __init__(self, folder):
+        self.jars = kafka.jars()
         self.folder = os.path.abspath(folder)
         os.makedirs(self.folder, exist_ok=True)
-        self.nodes = [Node(number, self.folder, jars) for number in NODES]
-        self.jars = jars
-        self.properties = properties or {}
+        self.nodes = [Node(number, self.folder, self.jars) for number in NODES]
         super().__init__(",".join(node.address for node in self.nodes))
 
     @property
@@ -119,7 +116,7 @@ class Cluster(kafka.GivenKafka):
     def start(self):
         voters = ",".join(f"{node.number}@127.0.0.1:{node.controller}" for node in self.nodes)
         for node in self.nodes:
-            node.configure(voters, self.properties)
+            node.configure(voters)
         self._format()
         for node in self.nodes:
             node.start()
@@ -132,8 +129,8 @@ class Cluster(kafka.GivenKafka):
 
     # ---- what it looks like ----
 
-    def metadata(self, topic=None):
-        return AdminClient({"bootstrap.servers": self.brokers, "log_level": 2}).list_topics(topic, timeout=5)
+    def metadata(self):
+        return self.admin().list_topics(timeout=5)
 
     def wait_brokers(self, count, limit=180):
         def are_there():
@@ -151,23 +148,8 @@ class Cluster(kafka.GivenKafka):
         return {(name, number): one for name, topic in self.metadata().topics.items() if name.startswith(prefix)
                 for number, one in topic.partitions.items()}
 
-    def leader(self, topic, partition=0):
-        return self.metadata(topic).topics[topic].partitions[partition].leader
-
     def leaders(self, prefix=""):
         return {place: one.leader for place, one in self.partitions(prefix).items()}
-
-    def wait_led(self, limit=60, without=()):
-        """Every partition has a leader that is none of those."""
-        def is_led():
-            try:
-                missing = [place for place, leader in self.leaders().items() if leader < 0 or leader in without]
-            except KafkaException as error:
-                raise AssertionError(str(error)) from error
-            assert not missing, f"{len(missing)} partitions have no leader, {missing[0]} is one"
-            return True
-
-        eventually(is_led, limit, "every partition has a leader", every=0.1)
 
     def is_whole(self):
         """All brokers are there, and every copy is in step."""

@@ -2,7 +2,6 @@
  * where both can carry it; and what a good command decodes to. */
 #include "common/event.h"
 
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
