@@ -15,6 +15,7 @@ import time
 import pytest
 
 from fileserver import claim_of
+from processes import is_stopped
 from waiting import eventually
 
 POINTS = ("effect.begun", "effect.renamed", "effect.settled", "effect.unlinked")
@@ -39,10 +40,7 @@ class Worker:
             return log.read().split()
 
     def stopped(self):
-        def is_stopped():
-            with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
-                return stat.read().rpartition(")")[2].split()[0] == "T"
-        eventually(is_stopped, 60, "the worker has stopped")
+        eventually(lambda: is_stopped(self.process.pid), 60, "the worker has stopped")
         return self
 
     def wake(self):

@@ -14,7 +14,7 @@ import psycopg2
 
 from harness import Database, GivenPostgres, Postgres, eventually, run
 from postgres import ACCOUNT, rows_of
-from processes import descendants, is_alive, is_root
+from processes import descendants, is_gone, is_root
 
 # A follower that lost its server asks again this soon; by default it would be five seconds.
 FOLLOWING = {"wal_retrieve_retry_interval": "100ms", "wal_receiver_status_interval": "1s"}
@@ -138,7 +138,7 @@ class Server(Postgres):
         if processes:
             self.child.wait()
             # A process that has yet to die is still at the shared memory, and a server that is started meanwhile refuses that.
-            eventually(lambda: not any(is_alive(pid) for pid in processes), 60, "all of it is gone")
+            eventually(lambda: all(map(is_gone, processes)), 60, "all of it is gone")
             pid_file = os.path.join(self.data, "postmaster.pid")
             if os.path.exists(pid_file):
                 os.unlink(pid_file)

@@ -11,7 +11,8 @@ import time
 
 from confluent_kafka import Consumer, TopicPartition
 
-from crew import HALF, Crew, is_stopped, owns_all
+from crew import HALF, Crew, owns_all
+from processes import is_stopped
 from stage import Stage
 from waiting import eventually
 
@@ -32,7 +33,7 @@ def freeze_and_wake(crew, first, second, point, passage):
     seen = len(second.crashes())
 
     def has_stopped():
-        return len(second.crashes()) > seen and is_stopped(second)
+        return len(second.crashes()) > seen and is_stopped(second.child.pid)
 
     second.start(crash=f"{point}:{passage}:stop", wait=False)      # with a backlog it may stop before anybody has seen it ready
     third = None
@@ -43,7 +44,7 @@ def freeze_and_wake(crew, first, second, point, passage):
     if third:
         crew.begin_stop(third)
     crew.send_until(lambda: owns_all(first), what=f"{first.name} gets the partitions of the stopped one")
-    assert is_stopped(second)
+    assert is_stopped(second.child.pid)
     crew.send(500)                    # consumed by the other: what the stopped one has in hand is old now
     second.thaw()
     crew.send_until(lambda: not owns_all(first) and second.is_ready(), what=f"{second.name} is back in the group")
@@ -99,7 +100,7 @@ def test_F15_a_stopped_coordinator_holds_nobody_up_for_longer_than_a_transaction
     second = crew.coordinator(session_timeout_ms=session_ms).start(crash="tx.applied:1:stop")
     eventually(lambda: first.metric("lease_partitions_assigned") == HALF, 60, "each has its half")
     send_everywhere(crew, "a")
-    eventually(lambda: is_stopped(second), 60, "the second one is stopped inside its transaction")
+    eventually(lambda: is_stopped(second.child.pid), 60, "the second one is stopped inside its transaction")
     stopped_at = os.stat(second.crash_log).st_mtime
     before = place.database.value("SELECT journal_number FROM lease.relay_status")
     holder = place.database.query("SELECT a.state FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory'"
@@ -109,7 +110,7 @@ def test_F15_a_stopped_coordinator_holds_nobody_up_for_longer_than_a_transaction
     eventually(lambda: place.database.value("SELECT journal_number FROM lease.relay_status") > before, 60,
                "somebody decides again")
     waited = time.time() - stopped_at
-    assert is_stopped(second)
+    assert is_stopped(second.child.pid)
     print(f"others decided {waited:.2f} s after the stop; the session times out after {session_ms / 1000:.1f} s")
     assert is_held, f"the stopped process does not hold the journal: {holder}"
     assert waited < session_ms / 1000, "the others waited for the group, not for the server"

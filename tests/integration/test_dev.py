@@ -13,7 +13,7 @@ import tempfile
 import pytest
 
 import kafka as kafka_module
-from processes import command_line, descendants
+from processes import command_line, descendants, is_gone
 from system import data_parent
 from waiting import eventually
 
@@ -45,15 +45,6 @@ def running(data_folder, request):
     if process.poll() is None:
         process.kill()
     process.wait()
-
-
-def is_gone(pid):
-    """Gone, or a zombie that only waits for its parent to look."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] == b"Z"
-    except OSError:
-        return True
 
 
 def assert_gone(pids):

@@ -17,11 +17,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 import harness
 from leasectl import small_topics
-from processes import Child, free_port
+from processes import Child, free_port, is_stopped
 from topics import read_topic
 from waiting import eventually
 
-EVENTS = ("granted", "renewed", "finished", "dead_letter")
 
 # Rows of a made-up history: every fourth a grant (three records), a renewal (one), an end (two), a dead letter (one).
 # (No null header: confluent-kafka 1.7.0 loses a reference to None for each; tests/unit/test_kafka.c has them.)
@@ -182,7 +181,7 @@ def test_relay_that_was_stopped_does_not_publish_twice_for_careful_consumers(pla
     """F20, F31: A is stopped with records in flight, B takes over, A wakes up and sends what it holds."""
     fill(place, 20000)
     first = Relay(place, "first", LEASE_CRASH="relay.produced:3:stop")
-    eventually(lambda: "T" in open(f"/proc/{first.child.pid}/stat", encoding="ascii").read().split()[2], 60, "stopped")
+    eventually(lambda: is_stopped(first.child.pid), 60, "stopped")
     place.database.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lease-relay'"
                          " AND datname = current_database()")   # in real life idle_session_timeout, ten seconds later
     second = Relay(place, "second")

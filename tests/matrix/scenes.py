@@ -23,7 +23,7 @@ from inbox import Inbox
 from leasectl import Leasectl, small_topics
 from load import Load
 from place import INPUTS
-from processes import Child
+from processes import Child, is_stopped
 from royalty import LeaseRoyalty, Royalty
 from waiting import eventually
 from workers import LeaseWorker
@@ -55,10 +55,7 @@ def must(condition, what):
 
 
 def is_suspended(child):
-    if not child.is_running():
-        return False
-    with open(f"/proc/{child.pid}/stat", encoding="ascii", errors="replace") as stat:
-        return stat.read().rpartition(")")[2].split()[0] == "T"
+    return child.is_running() and is_stopped(child.pid)
 
 
 def grant(database, role, login):

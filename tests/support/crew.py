@@ -83,12 +83,6 @@ class Crew:
         return figures
 
 
-def is_stopped(coordinator):
-    """A signal has stopped the process."""
-    with open(f"/proc/{coordinator.child.pid}/stat", encoding="ascii", errors="replace") as stat:
-        return stat.read().rpartition(")")[2].split()[0] == "T"
-
-
 def owns_all(coordinator, partitions=PARTITIONS):
     """All partitions are assigned to it, and it has taken them in the database too."""
     if coordinator.metric("lease_partitions_assigned") != partitions:

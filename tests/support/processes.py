@@ -158,13 +158,23 @@ def descendants(pid):
     return found
 
 
-def is_alive(pid):
-    """Neither gone nor a zombie that somebody has yet to look after."""
+def state_of(pid):
+    """The letter of a process's state, such as T of one that a signal has stopped; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+            return stat.read().rpartition(b")")[2].split()[0].decode("ascii")
     except OSError:
-        return False
+        return None
+
+
+def is_stopped(pid):
+    """By a signal."""
+    return state_of(pid) == "T"
+
+
+def is_gone(pid):
+    """Or a zombie that somebody has yet to look after."""
+    return state_of(pid) in (None, "Z", "X")
 
 
 def command_line(pid):

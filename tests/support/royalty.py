@@ -12,7 +12,7 @@ import signal
 
 import psycopg2
 
-from processes import Child
+from processes import Child, is_stopped
 from waiting import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -116,8 +116,7 @@ class LeaseRoyalty:
 
     def is_suspended(self):
         assert self.child.is_running(), f"{self.name} ended: {self.log()[-2000:]}"
-        with open(f"/proc/{self.child.pid}/stat", encoding="ascii") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "T"
+        return is_stopped(self.child.pid)
 
     def stopped_at(self, point, limit=60):
         """Waits until it stands still, by that point."""

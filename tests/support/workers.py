@@ -6,7 +6,7 @@
 import os
 import signal
 
-from processes import Child
+from processes import Child, is_stopped
 from waiting import eventually
 
 
@@ -59,8 +59,7 @@ class LeaseWorker:
 
     def is_suspended(self):
         self.child.must_run()
-        with open(f"/proc/{self.child.pid}/stat", encoding="ascii") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "T"
+        return is_stopped(self.child.pid)
 
     def stopped_at(self, point, limit=60):
         """Waits until it stands still, by that point."""
